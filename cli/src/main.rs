@@ -1,0 +1,2 @@
+//! The `commtrace` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Communicators that trace themselves.

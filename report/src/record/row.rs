@@ -1,0 +1,118 @@
+//! One row of a record file, before it becomes columns.
+
+/// What a row is about; the column `kind`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RowKind {
+    /// A compute interval; `name` is the span's name.
+    Compute,
+    /// A communication interval; `name` is the op.
+    Comm,
+    /// A training step; `step` is its number.
+    Step,
+    /// A communication or step span that was entered and had not ended when the row was written.
+    /// Superseded by a later row with the same `span`.
+    Open,
+    /// Something learned about the run; `name` is one of [`meta`].
+    Meta,
+}
+
+impl RowKind {
+    /// The text in the column.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Compute => "compute",
+            Self::Comm => "comm",
+            Self::Step => "step",
+            Self::Open => "open",
+            Self::Meta => "meta",
+        }
+    }
+}
+
+/// Names of [`RowKind::Meta`] rows.
+pub mod meta {
+    /// `value`: number of ranks of the job.
+    pub const WORLD_SIZE: &str = "world_size";
+    /// `comm`, `comm_size`, `comm_rank`; `label`: the global ranks in order, comma-separated.
+    pub const COMMUNICATOR: &str = "communicator";
+    /// `start_ns` on CLOCK_MONOTONIC; `value`: the same instant in nanoseconds since the Unix epoch.
+    pub const CLOCK_ANCHOR: &str = "clock_anchor";
+    /// `value`: records lost since the last such row; `label`: why.
+    pub const DROPPED: &str = "dropped";
+    /// The file reached `COMMTRACE_MAX_MB` (`value`, in MiB); intervals after this are not in it.
+    pub const CAPPED: &str = "capped";
+    /// `label`: the rank's summary as JSON, written when the file was capped.
+    pub const SUMMARY: &str = "summary";
+    /// The regular end of the run.
+    pub const END: &str = "end";
+}
+
+/// One row. Fields that do not apply are `None` and stored as null.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row<'a> {
+    /// What the row is about.
+    pub kind: RowKind,
+    /// Span name, op, or name of the meta row.
+    pub name: &'a str,
+    /// A name made at run time.
+    pub label: Option<&'a str>,
+    /// Start on CLOCK_MONOTONIC; null for an untimed record.
+    pub start_ns: Option<i64>,
+    /// Length; null for untimed, open and meta rows.
+    pub dur_ns: Option<i64>,
+    /// Payload.
+    pub bytes: Option<u64>,
+    /// Communicator.
+    pub comm: Option<&'a str>,
+    /// Ranks in the communicator.
+    pub comm_size: Option<u32>,
+    /// The rank's number in the communicator.
+    pub comm_rank: Option<u32>,
+    /// Number of the collective in its communicator.
+    pub seq: Option<u64>,
+    /// Other side or root, as a rank of the communicator.
+    pub peer: Option<u32>,
+    /// Element type.
+    pub dtype: Option<&'a str>,
+    /// Stream.
+    pub stream: Option<&'a str>,
+    /// Device ordinal of GPU-timed rows.
+    pub device: Option<u32>,
+    /// The recording thread, numbered from 0 within the process.
+    pub thread: Option<u32>,
+    /// The step that was current when the span was created.
+    pub step: Option<i64>,
+    /// Number of the span within the process; a span entered several times has several rows.
+    pub span: Option<u64>,
+    /// Why a record has no time, for example `captured`.
+    pub untimed: Option<&'a str>,
+    /// Value of a meta row.
+    pub value: Option<i64>,
+}
+
+impl<'a> Row<'a> {
+    /// A row of which only kind and name are known.
+    pub fn new(kind: RowKind, name: &'a str) -> Self {
+        Self {
+            kind,
+            name,
+            label: None,
+            start_ns: None,
+            dur_ns: None,
+            bytes: None,
+            comm: None,
+            comm_size: None,
+            comm_rank: None,
+            seq: None,
+            peer: None,
+            dtype: None,
+            stream: None,
+            device: None,
+            thread: None,
+            step: None,
+            span: None,
+            untimed: None,
+            value: None,
+        }
+    }
+}

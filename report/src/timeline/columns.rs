@@ -1,0 +1,215 @@
+//! Column storage of a track: one vector per field, "none" stored as a value that cannot occur.
+
+use super::Sym;
+
+const NO_SYM: u32 = u32::MAX;
+const NO_STEP: i64 = i64::MIN;
+const NO_U64: u64 = u64::MAX;
+const NO_U32: u32 = u32::MAX;
+
+/// One compute interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compute {
+    /// Name of the span or kernel.
+    pub name: Sym,
+    /// First instant.
+    pub start_ns: i64,
+    /// End (exclusive). May precede `start_ns` in a broken input; the length is 0 then.
+    pub end_ns: i64,
+    /// The step that was current when the work was submitted.
+    pub step: Option<i64>,
+}
+
+/// Compute intervals in record order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ComputeColumns {
+    name: Vec<Sym>,
+    start_ns: Vec<i64>,
+    end_ns: Vec<i64>,
+    step: Vec<i64>,
+}
+
+impl ComputeColumns {
+    /// Appends an interval.
+    pub fn push(&mut self, interval: Compute) {
+        self.name.push(interval.name);
+        self.start_ns.push(interval.start_ns);
+        self.end_ns.push(interval.end_ns);
+        self.step.push(interval.step.unwrap_or(NO_STEP));
+    }
+
+    /// Number of intervals.
+    pub fn len(&self) -> usize {
+        self.start_ns.len()
+    }
+
+    /// Whether there is no interval.
+    pub fn is_empty(&self) -> bool {
+        self.start_ns.is_empty()
+    }
+
+    /// The interval at `index`, `None` past the end.
+    pub fn get(&self, index: usize) -> Option<Compute> {
+        Some(Compute {
+            name: *self.name.get(index)?,
+            start_ns: self.start_ns[index],
+            end_ns: self.end_ns[index],
+            step: some_unless(self.step[index], NO_STEP),
+        })
+    }
+
+    /// All intervals, in record order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Compute> + '_ {
+        (0..self.len()).map(|index| Compute {
+            name: self.name[index],
+            start_ns: self.start_ns[index],
+            end_ns: self.end_ns[index],
+            step: some_unless(self.step[index], NO_STEP),
+        })
+    }
+
+    /// Starts, in record order.
+    pub fn starts_ns(&self) -> &[i64] {
+        &self.start_ns
+    }
+
+    /// Ends, in record order.
+    pub fn ends_ns(&self) -> &[i64] {
+        &self.end_ns
+    }
+}
+
+/// One communication interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Comm {
+    /// The collective or point-to-point operation, for example `all_reduce`.
+    pub op: Sym,
+    /// First instant.
+    pub start_ns: i64,
+    /// End (exclusive). May precede `start_ns` in a broken input; the duration is 0 then.
+    pub end_ns: i64,
+    /// Payload in bytes as nccl-tests counts it; `None` if the input does not say.
+    pub bytes: Option<u64>,
+    /// Communicator (process group).
+    pub comm: Option<Sym>,
+    /// Number of the collective within its communicator.
+    pub seq: Option<u64>,
+    /// Number of ranks in the communicator.
+    pub comm_size: Option<u32>,
+    /// The rank's number inside the communicator.
+    pub comm_rank: Option<u32>,
+    /// Stream that it ran on.
+    pub stream: Option<Sym>,
+    /// Element type.
+    pub dtype: Option<Sym>,
+    /// The other side of a point-to-point call, or the root of a rooted collective.
+    pub peer: Option<u32>,
+    /// The step that was current when the call was made.
+    pub step: Option<i64>,
+}
+
+impl Comm {
+    /// An interval of `op` with nothing else known.
+    pub fn new(op: Sym, start_ns: i64, end_ns: i64) -> Self {
+        Self {
+            op,
+            start_ns,
+            end_ns,
+            bytes: None,
+            comm: None,
+            seq: None,
+            comm_size: None,
+            comm_rank: None,
+            stream: None,
+            dtype: None,
+            peer: None,
+            step: None,
+        }
+    }
+}
+
+/// Communication intervals in record order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CommColumns {
+    op: Vec<Sym>,
+    start_ns: Vec<i64>,
+    end_ns: Vec<i64>,
+    bytes: Vec<u64>,
+    comm: Vec<u32>,
+    seq: Vec<u64>,
+    comm_size: Vec<u32>,
+    comm_rank: Vec<u32>,
+    stream: Vec<u32>,
+    dtype: Vec<u32>,
+    peer: Vec<u32>,
+    step: Vec<i64>,
+}
+
+impl CommColumns {
+    /// Appends an interval.
+    pub fn push(&mut self, interval: Comm) {
+        self.op.push(interval.op);
+        self.start_ns.push(interval.start_ns);
+        self.end_ns.push(interval.end_ns);
+        self.bytes.push(interval.bytes.unwrap_or(NO_U64));
+        self.comm.push(interval.comm.map_or(NO_SYM, Sym::raw));
+        self.seq.push(interval.seq.unwrap_or(NO_U64));
+        self.comm_size.push(interval.comm_size.unwrap_or(NO_U32));
+        self.comm_rank.push(interval.comm_rank.unwrap_or(NO_U32));
+        self.stream.push(interval.stream.map_or(NO_SYM, Sym::raw));
+        self.dtype.push(interval.dtype.map_or(NO_SYM, Sym::raw));
+        self.peer.push(interval.peer.unwrap_or(NO_U32));
+        self.step.push(interval.step.unwrap_or(NO_STEP));
+    }
+
+    /// Number of intervals.
+    pub fn len(&self) -> usize {
+        self.start_ns.len()
+    }
+
+    /// Whether there is no interval.
+    pub fn is_empty(&self) -> bool {
+        self.start_ns.is_empty()
+    }
+
+    /// The interval at `index`, `None` past the end.
+    pub fn get(&self, index: usize) -> Option<Comm> {
+        (index < self.len()).then(|| self.at(index))
+    }
+
+    /// All intervals, in record order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Comm> + '_ {
+        (0..self.len()).map(|index| self.at(index))
+    }
+
+    /// Starts, in record order.
+    pub fn starts_ns(&self) -> &[i64] {
+        &self.start_ns
+    }
+
+    /// Ends, in record order.
+    pub fn ends_ns(&self) -> &[i64] {
+        &self.end_ns
+    }
+
+    fn at(&self, index: usize) -> Comm {
+        Comm {
+            op: self.op[index],
+            start_ns: self.start_ns[index],
+            end_ns: self.end_ns[index],
+            bytes: some_unless(self.bytes[index], NO_U64),
+            comm: Sym::from_raw(self.comm[index]),
+            seq: some_unless(self.seq[index], NO_U64),
+            comm_size: some_unless(self.comm_size[index], NO_U32),
+            comm_rank: some_unless(self.comm_rank[index], NO_U32),
+            stream: Sym::from_raw(self.stream[index]),
+            dtype: Sym::from_raw(self.dtype[index]),
+            peer: some_unless(self.peer[index], NO_U32),
+            step: some_unless(self.step[index], NO_STEP),
+        }
+    }
+}
+
+fn some_unless<T: PartialEq>(value: T, none: T) -> Option<T> {
+    (value != none).then_some(value)
+}

@@ -1,0 +1,90 @@
+//! What every reader produces and every analysis consumes: columns of intervals per rank and device.
+//!
+//! Times are integer nanoseconds on the clock of the input (`_ns`); nothing in this module knows of
+//! files, formats or figures. Rows keep the order in which the input recorded them, because ties
+//! between hotspots go to the op seen first.
+
+mod columns;
+mod names;
+
+pub use columns::{Comm, CommColumns, Compute, ComputeColumns};
+pub use names::{Names, Sym};
+
+use indexmap::IndexMap;
+
+/// Intervals of one or more ranks, as read from one or more inputs.
+#[derive(Debug, Clone, Default)]
+pub struct Timeline {
+    /// The strings that the columns' [`Sym`]s stand for.
+    pub names: Names,
+    /// One track per rank and device, in ascending order of `(rank, device)`.
+    pub tracks: Vec<Track>,
+    /// What was read, and what of it could not be used.
+    pub inputs: Vec<Input>,
+    /// Things a reader of the report has to know, each a whole sentence.
+    pub warnings: Vec<String>,
+}
+
+/// All intervals of one rank on one device.
+#[derive(Debug, Clone, Default)]
+pub struct Track {
+    /// Global rank.
+    pub rank: u32,
+    /// Device ordinal, `None` for intervals timed by the host alone.
+    pub device: Option<u32>,
+    /// The clock that the times were read from (a host's boot id). Tracks with the same clock need
+    /// no alignment; `None` means that nothing is known about it.
+    pub clock: Option<Sym>,
+    /// Compute intervals.
+    pub compute: ComputeColumns,
+    /// Communication intervals.
+    pub comm: CommColumns,
+    /// Training steps, in record order.
+    pub steps: Vec<Step>,
+    /// Communication that was recorded without a time; counted beside the summary, not in it.
+    pub untimed: Untimed,
+}
+
+impl Track {
+    /// An empty track of `rank` on `device`.
+    pub fn new(rank: u32, device: Option<u32>) -> Self {
+        Self { rank, device, ..Self::default() }
+    }
+}
+
+/// One training step of one rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// The step's number, as the application counts.
+    pub step: i64,
+    /// First instant of the step.
+    pub start_ns: i64,
+    /// End of the step (exclusive).
+    pub end_ns: i64,
+}
+
+/// Records that carry no time: how many, how many bytes, and why.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Untimed {
+    /// Number of records.
+    pub count: u64,
+    /// Sum of the bytes they carried.
+    pub bytes: u64,
+    /// Number of records per reason, for example `captured`.
+    pub reasons: IndexMap<String, u64>,
+}
+
+/// One file (or folder member) that was read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Input {
+    /// The path as the user gave it, or as it was found in a folder.
+    pub path: String,
+    /// The recognised format, for example `commtrace-record` or `timeline-json`.
+    pub format: String,
+    /// Events kept.
+    pub events: u64,
+    /// Events left out, per reason.
+    pub skipped: IndexMap<String, u64>,
+    /// Events kept although something about them is odd, per kind (for example `end_before_start`).
+    pub anomalies: IndexMap<String, u64>,
+}

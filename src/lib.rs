@@ -1,0 +1,1 @@
+//! Trace compute and collectives of multi-GPU training in Rust.
