@@ -8,12 +8,13 @@
 //! learned later is a row of kind [`RowKind::Meta`]. A file without a final `end` row was not closed
 //! regularly; every batch before the cut is still readable.
 
+mod columns;
 mod header;
 mod row;
 mod schema;
 mod writer;
 
-pub use header::{Header, file_name};
+pub use header::{Header, HeaderError, file_name};
 pub use row::{Row, RowKind, meta};
 pub use schema::{SCHEMA_VERSION, schema};
 pub use writer::{RecordError, RecordWriter};

@@ -17,6 +17,25 @@ pub enum RowKind {
 }
 
 impl RowKind {
+    /// All kinds, in the order of the column's dictionary.
+    pub const ALL: [Self; 5] = [Self::Compute, Self::Comm, Self::Step, Self::Open, Self::Meta];
+
+    /// The kind's position in [`ALL`](Self::ALL).
+    pub(super) fn code(self) -> i8 {
+        match self {
+            Self::Compute => 0,
+            Self::Comm => 1,
+            Self::Step => 2,
+            Self::Open => 3,
+            Self::Meta => 4,
+        }
+    }
+
+    /// The kind that [`as_str`](Self::as_str) names.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+
     /// The text in the column.
     pub fn as_str(self) -> &'static str {
         match self {
