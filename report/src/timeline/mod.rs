@@ -23,6 +23,10 @@ pub struct Timeline {
     pub inputs: Vec<Input>,
     /// Things a reader of the report has to know, each a whole sentence.
     pub warnings: Vec<String>,
+    /// Number of ranks of the job, if an input says so; ranks that were not read included.
+    pub world_size: Option<u32>,
+    /// Global ranks of each communicator's members, in the communicator's order, where known.
+    pub communicators: IndexMap<Sym, Vec<u32>>,
 }
 
 /// All intervals of one rank on one device.
@@ -43,6 +47,8 @@ pub struct Track {
     pub steps: Vec<Step>,
     /// Communication that was recorded without a time; counted beside the summary, not in it.
     pub untimed: Untimed,
+    /// Communication that had begun and had not ended when the recording stopped: what a rank hangs in.
+    pub open: Vec<Open>,
 }
 
 impl Track {
@@ -61,6 +67,29 @@ pub struct Step {
     pub start_ns: i64,
     /// End of the step (exclusive).
     pub end_ns: i64,
+}
+
+/// A communication call, or a step, that was entered and never seen to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Open {
+    /// The op, or the name of the step's span.
+    pub name: Sym,
+    /// When it was entered, if that was recorded.
+    pub start_ns: Option<i64>,
+    /// Payload in bytes.
+    pub bytes: Option<u64>,
+    /// Communicator; `None` for a step.
+    pub comm: Option<Sym>,
+    /// Number of the collective within its communicator.
+    pub seq: Option<u64>,
+    /// Number of ranks in the communicator.
+    pub comm_size: Option<u32>,
+    /// The rank's number inside the communicator.
+    pub comm_rank: Option<u32>,
+    /// The other side of a point-to-point call, or the root of a rooted collective.
+    pub peer: Option<u32>,
+    /// The step that was current when the call was made.
+    pub step: Option<i64>,
 }
 
 /// Records that carry no time: how many, how many bytes, and why.
@@ -87,4 +116,21 @@ pub struct Input {
     pub skipped: IndexMap<String, u64>,
     /// Events kept although something about them is odd, per kind (for example `end_before_start`).
     pub anomalies: IndexMap<String, u64>,
+    /// The rank that wrote it, for files of a single rank.
+    pub rank: Option<u32>,
+    /// Whether the recording ended regularly; `None` for formats that do not say.
+    pub ended: Option<bool>,
+    /// Records that were lost while recording.
+    pub dropped: u64,
+    /// The file reached its size limit, so that it holds only the beginning of the run.
+    pub capped: Option<Capped>,
+}
+
+/// What is known of a recording that reached its size limit.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Capped {
+    /// The limit in MiB, if it was recorded.
+    pub limit_mib: Option<u64>,
+    /// The rank's summary of the whole run as JSON, if it was written.
+    pub summary_json: Option<String>,
 }
