@@ -1,4 +1,8 @@
 //! Timeline model, readers, overlap analysis, advice and renderers.
 
+pub mod advise;
+pub mod analyze;
 pub mod record;
 pub mod timeline;
+
+mod units;

@@ -1,0 +1,163 @@
+//! From figures per rank to a report.
+
+use super::filter::select;
+use super::hotspot::hotspot_event;
+use super::matching::cross_rank;
+use super::rank::rank_report;
+use super::report::REPORT_SCHEMA_VERSION;
+use super::{AnalyzeOptions, Cover, CrossRank, InputReport, OpSummary, RankReport, Report};
+use crate::advise::{
+    HotspotEvent, Thresholds, choose_comm_mitigation_with, recommend_comm_followup_with,
+    summarize_comm_hotspots,
+};
+use crate::timeline::{Sym, Timeline};
+use indexmap::IndexMap;
+use std::collections::HashMap;
+
+/// The kind under which inputs count events that end before they start.
+const END_BEFORE_START: &str = "end_before_start";
+
+/// Analyzes a timeline: figures per rank and device, waits across ranks, hotspots and advice.
+///
+/// ```
+/// use commtrace_report::analyze::{AnalyzeOptions, analyze};
+/// use commtrace_report::timeline::{Comm, Compute, Timeline, Track};
+///
+/// let mut timeline = Timeline::default();
+/// let forward = timeline.names.intern("forward");
+/// let all_reduce = timeline.names.intern("all_reduce");
+/// let mut track = Track::new(0, None);
+/// track.compute.push(Compute { name: forward, start_ns: 0, end_ns: 2_000_000, step: None });
+/// track.comm.push(Comm::new(all_reduce, 1_000_000, 2_500_000));
+/// timeline.tracks.push(track);
+///
+/// let report = analyze(&timeline, &AnalyzeOptions::default());
+/// assert_eq!(report.ranks[0].summary.exposed_comm_time, 0.5);
+/// ```
+pub fn analyze(timeline: &Timeline, options: &AnalyzeOptions) -> Report {
+    let selected = select(timeline, options);
+    let bases = bases_ns(timeline);
+    let covers: Vec<Cover> = selected
+        .iter()
+        .map(|one| Cover::new(one.track.compute.starts_ns(), one.track.compute.ends_ns()))
+        .collect();
+    let ranks = selected
+        .iter()
+        .zip(&covers)
+        .map(|(one, cover)| {
+            let base_ns = bases.get(&one.track.clock).copied().unwrap_or(0);
+            rank_report(one, cover, base_ns, &timeline.names)
+        })
+        .collect();
+    let mut warnings = timeline.warnings.clone();
+    let cross_rank = cross_rank(&timeline.names, &selected, &covers, &mut warnings);
+    let inputs = inputs(timeline, &mut warnings);
+    assemble(ranks, cross_rank, inputs, warnings, options)
+}
+
+/// A report from figures that were aggregated elsewhere: adds hotspots and advice.
+///
+/// `ranks` should be in ascending order of rank and device. [`AnalyzeOptions::thresholds`] decides the
+/// advice; the filters are not applied.
+pub fn assemble(
+    ranks: Vec<RankReport>,
+    cross_rank: Option<CrossRank>,
+    inputs: Vec<InputReport>,
+    warnings: Vec<String>,
+    options: &AnalyzeOptions,
+) -> Report {
+    let thresholds = &options.thresholds;
+    let hotspot_events = hotspot_events(&ranks, cross_rank.as_ref(), thresholds);
+    let hotspots = summarize_comm_hotspots(&hotspot_events);
+    let mitigation = choose_comm_mitigation_with(&hotspots, thresholds);
+    let followup = recommend_comm_followup_with(&hotspots, &mitigation, thresholds);
+    Report {
+        schema_version: REPORT_SCHEMA_VERSION,
+        inputs,
+        ranks,
+        hotspot_events,
+        hotspots,
+        mitigation,
+        followup,
+        cross_rank,
+        warnings,
+    }
+}
+
+/// One event per op, with the figures of the rank that has the largest exposed time for it: ranks run
+/// side by side and must not be added up.
+fn hotspot_events(
+    ranks: &[RankReport],
+    cross_rank: Option<&CrossRank>,
+    thresholds: &Thresholds,
+) -> Vec<HotspotEvent> {
+    let mut worst: IndexMap<&str, (&OpSummary, u32)> = IndexMap::new();
+    for rank in ranks {
+        for (op, figures) in &rank.summary.by_op {
+            let best = worst.entry(op).or_insert((figures, rank.rank));
+            if figures.exposed_time > best.0.exposed_time {
+                *best = (figures, rank.rank);
+            }
+        }
+    }
+    let across = |op: &str| cross_rank?.ops.iter().find(|across| across.collective == op);
+    worst
+        .into_iter()
+        .map(|(op, (figures, rank))| {
+            let mut event = hotspot_event(op, figures);
+            event.rank = Some(rank);
+            if let Some(across) = across(op) {
+                event.rank_imbalance_ratio = Some(across.rank_imbalance_ratio);
+                event.rank_imbalance_observed = true;
+                if across.bootstrap_blocks >= thresholds.min_steps_for_bound {
+                    event.rank_imbalance_lower = across.rank_imbalance_lower;
+                }
+            }
+            event
+        })
+        .collect()
+}
+
+/// The earliest start per clock; times of different clocks have no common origin.
+fn bases_ns(timeline: &Timeline) -> HashMap<Option<Sym>, i64> {
+    let mut bases = HashMap::new();
+    for track in &timeline.tracks {
+        let compute = track.compute.starts_ns().iter().zip(track.compute.ends_ns());
+        let comm = track.comm.starts_ns().iter().zip(track.comm.ends_ns());
+        let steps = track.steps.iter().map(|step| (&step.start_ns, &step.end_ns));
+        // What ends before it starts has a wrong time, which must not become everyone's origin.
+        let sound = compute.chain(comm).chain(steps).filter(|(start, end)| start <= end);
+        if let Some(&first) = sound.map(|(start, _)| start).min() {
+            bases.entry(track.clock).and_modify(|base: &mut i64| *base = first.min(*base)).or_insert(first);
+        }
+    }
+    bases
+}
+
+/// The inputs, with events that end before they start counted even if the reader did not.
+fn inputs(timeline: &Timeline, warnings: &mut Vec<String>) -> Vec<InputReport> {
+    let mut inputs: Vec<InputReport> = timeline.inputs.iter().map(InputReport::from).collect();
+    let counted: u64 = inputs.iter().filter_map(|input| input.anomalies.get(END_BEFORE_START)).sum();
+    let reversed = |starts: &[i64], ends: &[i64]| starts.iter().zip(ends).filter(|(s, e)| e < s).count();
+    let found: usize = timeline
+        .tracks
+        .iter()
+        .map(|track| {
+            reversed(track.compute.starts_ns(), track.compute.ends_ns())
+                + reversed(track.comm.starts_ns(), track.comm.ends_ns())
+        })
+        .sum();
+    let found = found as u64;
+    if found > counted
+        && let [input] = inputs.as_mut_slice()
+    {
+        input.anomalies.insert(END_BEFORE_START.to_string(), found);
+    }
+    if found > 0 {
+        warnings.push(format!(
+            "{found} {} before the start; counted with duration 0.",
+            if found == 1 { "event ends" } else { "events end" }
+        ));
+    }
+    inputs
+}

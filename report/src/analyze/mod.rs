@@ -1,0 +1,51 @@
+//! Figures from intervals: overlap, sums per op, unions over time, steps, and waits across ranks.
+//!
+//! [`analyze`] turns a [`Timeline`](crate::timeline::Timeline) into a [`Report`]; its parts can be used
+//! alone:
+//!
+//! | part | what it is for |
+//! | --- | --- |
+//! | [`CommProfiler`] | a few intervals by hand, in milliseconds: the chapter's profiler |
+//! | [`Cover`] | length of unions and intersections of many intervals |
+//! | [`SummaryBuilder`] | sums per op, from events one by one |
+//! | [`CrossRankAccumulator`] | which ranks waited for which, from matched collectives one by one |
+//! | [`assemble`] | a report from figures that were aggregated elsewhere |
+//! | [`estimate_collective_time`] | the latency–bandwidth cost model |
+//!
+//! Computation is in integer nanoseconds; each public figure is converted to milliseconds once.
+
+mod assemble;
+mod bootstrap;
+mod cost;
+mod cross_rank;
+mod filter;
+mod hotspot;
+mod interval;
+mod matching;
+mod profiler;
+mod rank;
+mod report;
+mod steps;
+mod summary;
+mod wall;
+
+pub use assemble::{analyze, assemble};
+pub use cost::{CostModelError, estimate_collective_time};
+pub use cross_rank::{
+    CrossRank, CrossRankAccumulator, Member, OpAcrossRanks, Position, Unmatched, UnmatchedReason, Verdict,
+    last_arrival_ns,
+};
+pub use filter::{AnalyzeOptions, StepRange, StepRangeError};
+pub use hotspot::{OpHotspot, export_hotspot_events, find_priority_hotspot};
+pub use interval::{Cover, duration_ns, overlaps_ns};
+pub use matching::is_synchronizing;
+pub use profiler::{CommProfiler, IntervalError, TimelineRecord};
+pub use report::{InputReport, REPORT_SCHEMA_VERSION, RankReport, Report, UntimedReport};
+pub use steps::StepFigures;
+pub use summary::{OpSummary, Summary, SummaryBuilder};
+pub use wall::Wall;
+
+/// Nanoseconds to milliseconds, rounded once.
+pub(crate) fn ms_from_ns(ns: u128) -> f64 {
+    ns as f64 / 1e6
+}

@@ -1,0 +1,96 @@
+//! The object that a report is: what `report --format json` prints.
+
+use super::{CrossRank, StepFigures, Summary, Wall};
+use crate::advise::{Followup, HotspotEvent, HotspotSummary, Mitigation};
+use crate::timeline::{Input, Untimed};
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+/// Version of the JSON's keys and their meaning. If you change any of them, raise this.
+pub const REPORT_SCHEMA_VERSION: u32 = 1;
+
+/// Everything that is known about a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`REPORT_SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// What was read, and what of it could not be used.
+    pub inputs: Vec<InputReport>,
+    /// Figures per rank and device.
+    pub ranks: Vec<RankReport>,
+    /// One event per op, of the rank with the largest exposed time for it.
+    pub hotspot_events: Vec<HotspotEvent>,
+    /// The events per op, and the op to look at first.
+    pub hotspots: HotspotSummary,
+    /// What to try.
+    pub mitigation: Mitigation,
+    /// Whether to try it.
+    pub followup: Followup,
+    /// Waits across ranks; `None` if fewer than two ranks could be compared.
+    pub cross_rank: Option<CrossRank>,
+    /// What a reader of the figures has to know, each a whole sentence. Not in JSON.
+    #[serde(skip)]
+    pub warnings: Vec<String>,
+}
+
+/// One file that was read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputReport {
+    /// Its path.
+    pub path: String,
+    /// Its format.
+    pub format: String,
+    /// Events kept.
+    pub events: u64,
+    /// Events left out, per reason.
+    pub skipped: IndexMap<String, u64>,
+    /// Events kept although something about them is odd, per kind.
+    pub anomalies: IndexMap<String, u64>,
+}
+
+impl From<&Input> for InputReport {
+    fn from(input: &Input) -> Self {
+        Self {
+            path: input.path.clone(),
+            format: input.format.clone(),
+            events: input.events,
+            skipped: input.skipped.clone(),
+            anomalies: input.anomalies.clone(),
+        }
+    }
+}
+
+/// Figures of one rank on one device.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RankReport {
+    /// Global rank.
+    pub rank: u32,
+    /// Device ordinal; `None` for what the host timed.
+    pub device: Option<u32>,
+    /// Sums over events.
+    pub summary: Summary,
+    /// Unions over time.
+    pub wall: Wall,
+    /// Communication without a time, counted beside the summary.
+    pub untimed: UntimedReport,
+    /// Figures per step, in ascending order of its number.
+    pub steps: Vec<StepFigures>,
+}
+
+/// Communication that was recorded without a time.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UntimedReport {
+    /// Number of records.
+    pub count: u64,
+    /// Sum of the bytes they carried.
+    pub bytes: u64,
+    /// Number of records per reason, for example `captured`. Not in JSON.
+    #[serde(skip)]
+    pub reasons: IndexMap<String, u64>,
+}
+
+impl From<&Untimed> for UntimedReport {
+    fn from(untimed: &Untimed) -> Self {
+        Self { count: untimed.count, bytes: untimed.bytes, reasons: untimed.reasons.clone() }
+    }
+}
