@@ -2,6 +2,7 @@
 
 pub mod advise;
 pub mod analyze;
+pub mod read;
 pub mod record;
 pub mod timeline;
 

@@ -1,0 +1,210 @@
+//! A timeline in the making, shared by the readers of all formats.
+
+use crate::timeline::{Input, Names, Step, Sym, Timeline, Track};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+/// A timeline in the making: tracks by rank and device, in any order.
+#[derive(Debug, Default)]
+pub(super) struct Builder {
+    timeline: Timeline,
+    tracks: BTreeMap<(u32, Option<u32>), Track>,
+    /// Steps that belong to a rank, not to one of its devices.
+    steps: BTreeMap<u32, Vec<Step>>,
+    /// Ranks whose host-timed intervals were recorded beside those of its devices.
+    recorded: BTreeSet<u32>,
+    /// Ranks that an input holds and the options leave out.
+    left_out: BTreeSet<u32>,
+}
+
+impl Builder {
+    pub fn names(&mut self) -> &mut Names {
+        &mut self.timeline.names
+    }
+
+    /// The track of `rank` on `device`, and the names, added if they are new.
+    pub fn track(&mut self, rank: u32, device: Option<u32>) -> (&mut Track, &mut Names) {
+        let track = self.tracks.entry((rank, device)).or_insert_with(|| Track::new(rank, device));
+        (track, &mut self.timeline.names)
+    }
+
+    /// Notes that an input holds `rank` and the options leave it out.
+    pub fn left_out(&mut self, rank: u32) {
+        self.left_out.insert(rank);
+    }
+
+    pub fn ranks_left_out(&self) -> &BTreeSet<u32> {
+        &self.left_out
+    }
+
+    /// Ranks that have been read, those without any interval included.
+    pub fn present(&self) -> BTreeSet<u32> {
+        self.tracks.keys().map(|key| key.0).chain(self.recorded.iter().copied()).collect()
+    }
+
+    pub fn get_world_size(&self) -> Option<u32> {
+        self.timeline.world_size
+    }
+
+    /// States the clock of all of the rank's tracks so far.
+    pub fn set_clock(&mut self, rank: u32, clock: Sym) {
+        if !self.tracks.keys().any(|key| key.0 == rank) {
+            self.track(rank, None);
+        }
+        let mut differs = false;
+        for track in self.tracks.values_mut().filter(|track| track.rank == rank) {
+            differs |= track.clock.is_some_and(|known| known != clock);
+            track.clock.get_or_insert(clock);
+        }
+        if differs {
+            self.warn(format!(
+                "Rank {rank} ran on two hosts or across a reboot: its times are of different clocks and \
+                 must not be compared."
+            ));
+        }
+    }
+
+    /// Which of `starts` (an instant and the op or span name) belong to intervals of `rank`.
+    pub fn finished(&self, rank: u32, starts: &HashSet<(i64, Sym)>) -> HashSet<(i64, Sym)> {
+        let mut found = HashSet::new();
+        if starts.is_empty() {
+            return found;
+        }
+        let instants: HashSet<i64> = starts.iter().map(|start| start.0).collect();
+        for track in self.tracks.values().filter(|track| track.rank == rank) {
+            let comm = track.comm.iter().map(|comm| (comm.start_ns, comm.op));
+            found.extend(comm.filter(|start| starts.contains(start)));
+        }
+        // A step's row has no name of its own in the timeline.
+        let steps = self.steps.get(&rank).into_iter().flatten();
+        for step in steps.filter(|step| instants.contains(&step.start_ns)) {
+            found.extend(starts.iter().filter(|start| start.0 == step.start_ns));
+        }
+        found
+    }
+
+    /// Adds a step of all of the rank's devices.
+    pub fn rank_step(&mut self, rank: u32, step: Step) {
+        self.steps.entry(rank).or_default().push(step);
+    }
+
+    /// Notes that `rank` comes from a record, where host-timed intervals join the rank's only device.
+    pub fn recorded(&mut self, rank: u32) {
+        self.recorded.insert(rank);
+    }
+
+    pub fn input(&mut self, input: Input) {
+        self.timeline.inputs.push(input);
+    }
+
+    pub fn warn(&mut self, warning: impl Into<String>) {
+        self.timeline.warnings.push(warning.into());
+    }
+
+    /// Notes what an input says of the number of ranks. Several inputs may disagree, for example after
+    /// an elastic restart; the largest job is the one whose ranks may be missing.
+    pub fn world_size(&mut self, size: u32) {
+        self.timeline.world_size = self.timeline.world_size.max(Some(size));
+    }
+
+    pub fn communicator(&mut self, name: Sym, ranks: Vec<u32>) {
+        self.timeline.communicators.insert(name, ranks);
+    }
+
+    /// The finished timeline.
+    pub fn finish(mut self) -> Timeline {
+        for rank in std::mem::take(&mut self.recorded) {
+            self.join_host(rank);
+        }
+        for (rank, mut steps) in std::mem::take(&mut self.steps) {
+            // A step's row is written when the step ends; open intervals resolve later.
+            steps.sort_by_key(|step| step.start_ns);
+            for track in self.tracks.values_mut().filter(|track| track.rank == rank) {
+                track.steps.extend_from_slice(&steps);
+            }
+        }
+        self.timeline.tracks = self.tracks.into_values().collect();
+        self.timeline
+    }
+
+    /// Moves what `rank`'s host timed to its only device. With several devices it stands alone, and a
+    /// warning says so.
+    fn join_host(&mut self, rank: u32) {
+        let devices: Vec<u32> = self
+            .tracks
+            .range((rank, Some(0))..=(rank, Some(u32::MAX)))
+            .filter_map(|(key, _)| key.1)
+            .collect();
+        match devices[..] {
+            [] => {}
+            [device] => {
+                if let Some(host) = self.tracks.remove(&(rank, None)) {
+                    let (track, _) = self.track(rank, Some(device));
+                    append(track, host);
+                }
+            }
+            _ => {
+                if self.tracks.get(&(rank, None)).is_some_and(|host| !host.compute.is_empty()) {
+                    self.warn(format!(
+                        "Rank {rank} has {} devices: compute that was timed by the host stands alone, since \
+                         it is not known which device's communication it hides.",
+                        devices.len()
+                    ));
+                }
+            }
+        }
+    }
+}
+
+/// Appends the intervals of `other`, which is of the same rank.
+fn append(track: &mut Track, other: Track) {
+    other.compute.iter().for_each(|interval| track.compute.push(interval));
+    other.comm.iter().for_each(|interval| track.comm.push(interval));
+    track.steps.extend(other.steps);
+    track.open.extend(other.open);
+    track.clock = track.clock.or(other.clock);
+    track.untimed.count += other.untimed.count;
+    track.untimed.bytes = track.untimed.bytes.saturating_add(other.untimed.bytes);
+    for (reason, count) in other.untimed.reasons {
+        *track.untimed.reasons.entry(reason).or_default() += count;
+    }
+}
+
+/// Numbers in ascending order as ranges, for example `0-3, 7`; after `most` ranges, how many follow.
+pub(super) fn ranges(numbers: impl IntoIterator<Item = u32>, most: usize) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(number) => *last = number,
+            _ => ranges.push((number, number)),
+        }
+    }
+    let left: u64 = ranges.iter().skip(most).map(|&(first, last)| u64::from(last - first) + 1).sum();
+    let mut text = ranges
+        .iter()
+        .take(most)
+        .map(|&(first, last)| match last - first {
+            0 => first.to_string(),
+            1 => format!("{first}, {last}"),
+            _ => format!("{first}-{last}"),
+        })
+        .collect::<Vec<_>>()
+        .join(", ");
+    if left > 0 {
+        text.push_str(&format!(" and {left} more"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_name_the_few() {
+        assert_eq!(ranges([], 3), "");
+        assert_eq!(ranges([4], 3), "4");
+        assert_eq!(ranges([1, 2, 3, 5, 8, 9], 9), "1-3, 5, 8, 9");
+        assert_eq!(ranges([0, 2, 4, 6, 7], 2), "0, 2 and 3 more");
+        assert_eq!(ranges([u32::MAX - 1, u32::MAX], 3), "4294967294, 4294967295");
+    }
+}

@@ -1,0 +1,159 @@
+//! Record folders: the files of all ranks of a run.
+
+use super::builder::{Builder, ranges};
+use super::{ReadError, ReadOptions, record_file};
+use crate::timeline::Input;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Ranges of ranks and names that a message lists, at most.
+const NAMED: usize = 8;
+
+/// Reads the newest run in `folder`, or the one that `options` names.
+pub(super) fn read(folder: &Path, options: &ReadOptions, builder: &mut Builder) -> Result<(), ReadError> {
+    let paths = record_paths(folder)?;
+    if paths.is_empty() {
+        return Err(ReadError::NoRecords { path: folder.to_owned(), found: listing(folder)? });
+    }
+    let runs = runs(paths, builder)?;
+    let Some(run) = choose(&runs, options)? else { return Ok(()) };
+    let Some(run_files) = runs.get(&run) else { return Ok(()) };
+    if options.run.is_none() && runs.len() > 1 {
+        let others: Vec<&str> = runs.keys().filter(|&id| *id != run).map(String::as_str).collect();
+        let more = others.len().saturating_sub(NAMED);
+        let others = others.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        builder.warn(format!(
+            "{} holds {} runs; this is the newest, {run}. Others: {others}{more}.",
+            folder.display(),
+            runs.len()
+        ));
+    }
+    let mut previous = None;
+    for file in run_files {
+        if !options.wants(file.rank) {
+            builder.left_out(file.rank);
+            continue;
+        }
+        if previous == Some(file.rank) {
+            builder.warn(format!(
+                "Rank {} has several files in run {run}: it was restarted, and {} continues it. Its time \
+                 between the two counts as idle.",
+                file.rank,
+                file.path.display()
+            ));
+        }
+        previous = Some(file.rank);
+        record_file::open(&file.path)?.read(builder)?;
+    }
+    Ok(())
+}
+
+struct RankFile {
+    rank: u32,
+    start_unix_ns: i64,
+    path: PathBuf,
+}
+
+/// The files by run, each run's in order of rank and start. Files without a readable header are left
+/// out with a warning, unless there is no other.
+fn runs(paths: Vec<PathBuf>, builder: &mut Builder) -> Result<BTreeMap<String, Vec<RankFile>>, ReadError> {
+    let mut runs: BTreeMap<String, Vec<RankFile>> = BTreeMap::new();
+    let mut first_error = None;
+    for path in paths {
+        match record_file::open(&path) {
+            Ok(file) => {
+                let header = file.header;
+                runs.entry(header.run_id).or_default().push(RankFile {
+                    rank: header.rank,
+                    start_unix_ns: header.start_unix_ns,
+                    path,
+                });
+            }
+            Err(error) => {
+                builder.warn(format!("A file was left out: {error}."));
+                builder.input(Input {
+                    path: path.display().to_string(),
+                    format: "commtrace-record".to_owned(),
+                    skipped: [("unreadable".to_owned(), 1)].into_iter().collect(),
+                    ended: Some(false),
+                    ..Input::default()
+                });
+                first_error.get_or_insert(error);
+            }
+        }
+    }
+    match first_error {
+        Some(error) if runs.is_empty() => Err(error),
+        _ => {
+            for files in runs.values_mut() {
+                files.sort_by(|a, b| {
+                    (a.rank, a.start_unix_ns, &a.path).cmp(&(b.rank, b.start_unix_ns, &b.path))
+                });
+            }
+            Ok(runs)
+        }
+    }
+}
+
+/// The run to read: the one that is asked for, or the one that was started last.
+fn choose(
+    runs: &BTreeMap<String, Vec<RankFile>>,
+    options: &ReadOptions,
+) -> Result<Option<String>, ReadError> {
+    if let Some(run) = &options.run {
+        if !runs.contains_key(run) {
+            let runs = runs.keys().cloned().collect();
+            return Err(ReadError::NoSuchRun { run: run.clone(), runs });
+        }
+        return Ok(Some(run.clone()));
+    }
+    let started = |files: &[RankFile]| files.iter().map(|file| file.start_unix_ns).max();
+    Ok(runs.iter().max_by_key(|(_, files)| started(files)).map(|(run, _)| run.clone()))
+}
+
+/// The record files of `folder`, in order of name.
+pub(super) fn record_paths(folder: &Path) -> Result<Vec<PathBuf>, ReadError> {
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(ReadError::io(folder))? {
+        let entry = entry.map_err(ReadError::io(folder))?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with("rank-") && name.ends_with(".arrows") && entry.path().is_file() {
+            paths.push(entry.path());
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// What a folder without record files holds.
+fn listing(folder: &Path) -> Result<String, ReadError> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(ReadError::io(folder))? {
+        names.push(entry.map_err(ReadError::io(folder))?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(match names.len() {
+        0 => "nothing".to_owned(),
+        count if count > NAMED => format!("{} and {} more", names[..NAMED].join(", "), count - NAMED),
+        _ => names.join(", "),
+    })
+}
+
+/// Says which ranks of the job were not read.
+pub(super) fn warn_of_missing(builder: &mut Builder, options: &ReadOptions) {
+    let Some(world_size) = builder.get_world_size() else { return };
+    let present = builder.present();
+    let missing: Vec<u32> =
+        (0..world_size).filter(|rank| options.wants(*rank) && !present.contains(rank)).collect();
+    if !missing.is_empty() {
+        let (noun, verb) = if missing.len() == 1 { ("Rank", "has") } else { ("Ranks", "have") };
+        let count = missing.len();
+        builder.warn(format!(
+            "{noun} {} {verb} no record ({count} of {world_size} ranks missing): not recorded \
+             (COMMTRACE_RANKS), on another host, or ended before the first record.",
+            ranges(missing, NAMED)
+        ));
+    }
+}

@@ -1,0 +1,109 @@
+//! Files to a [`Timeline`].
+//!
+//! ```no_run
+//! use commtrace_report::read::{ReadOptions, read};
+//! let timeline = read(&["out".into()], &ReadOptions::default())?;
+//! for warning in &timeline.warnings {
+//!     eprintln!("{warning}");
+//! }
+//! # Ok::<(), commtrace_report::read::ReadError>(())
+//! ```
+//!
+//! A format is recognised by its content, never by a file's name. Each has a module that turns it
+//! into tracks; what several formats share (exact decimal times, the rule that cuts communication out
+//! of compute) stands beside them.
+
+mod builder;
+pub mod decimal;
+mod detect;
+mod error;
+mod folder;
+pub(crate) mod lanes;
+mod record_file;
+
+pub use error::ReadError;
+pub use record_file::{RankStatus, run_status};
+
+use crate::timeline::Timeline;
+use builder::{Builder, ranges};
+use detect::{Format, SNIFF_BYTES, detect};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// What of the inputs is to be read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReadOptions {
+    /// Only records of this run. Without it, a folder's newest run, and every file that is named.
+    pub run: Option<String>,
+    /// Only these ranks; all without it.
+    pub ranks: Option<BTreeSet<u32>>,
+}
+
+impl ReadOptions {
+    fn wants(&self, rank: u32) -> bool {
+        self.ranks.as_ref().is_none_or(|ranks| ranks.contains(&rank))
+    }
+}
+
+/// Reads `paths`, each a record folder, a record file or a timeline JSON file, into one timeline.
+///
+/// Tracks of the same rank and device are joined. Input that could only be read in part is not an
+/// error: [`Timeline::inputs`] counts and [`Timeline::warnings`] says what is missing.
+///
+/// # Errors
+///
+/// [`ReadError`] if a path cannot be read, is of no known format, holds an invalid value, or if
+/// nothing matches `options`.
+pub fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<Timeline, ReadError> {
+    if paths.is_empty() {
+        return Err(ReadError::NoInput);
+    }
+    let mut builder = Builder::default();
+    for path in paths {
+        if path.is_dir() {
+            folder::read(path, options, &mut builder)?;
+        } else {
+            read_file(path, options, &mut builder)?;
+        }
+    }
+    if let Some(wanted) = &options.ranks
+        && builder.present().is_empty()
+    {
+        let found = ranges(builder.ranks_left_out().iter().copied(), 16);
+        return Err(ReadError::NoSuchRank {
+            wanted: ranges(wanted.iter().copied(), 16),
+            found: if found.is_empty() { "no rank at all".to_owned() } else { found },
+        });
+    }
+    folder::warn_of_missing(&mut builder, options);
+    Ok(builder.finish())
+}
+
+fn read_file(path: &Path, options: &ReadOptions, builder: &mut Builder) -> Result<(), ReadError> {
+    let mut file = File::open(path).map_err(ReadError::io(path))?;
+    let mut start = Vec::with_capacity(SNIFF_BYTES);
+    file.by_ref().take(SNIFF_BYTES as u64).read_to_end(&mut start).map_err(ReadError::io(path))?;
+    if start.is_empty() {
+        return Err(ReadError::Empty { path: path.to_owned() });
+    }
+    match detect(&start) {
+        Format::ArrowStream => {
+            let record = record_file::open(path)?;
+            if let Some(run) = &options.run
+                && record.header.run_id != *run
+            {
+                let runs = vec![record.header.run_id];
+                return Err(ReadError::NoSuchRun { run: run.clone(), runs });
+            }
+            if !options.wants(record.header.rank) {
+                builder.left_out(record.header.rank);
+                return Ok(());
+            }
+            record.read(builder)
+        }
+        Format::Json => Err(ReadError::UnknownFormat { path: path.to_owned(), found: "json".into() }),
+        Format::Other(found) => Err(ReadError::UnknownFormat { path: path.to_owned(), found }),
+    }
+}

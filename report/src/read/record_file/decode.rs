@@ -1,0 +1,258 @@
+//! Messages to batches of rows.
+
+use super::frame::{Frame, check};
+use crate::record::{Header, HeaderError, RowKind, schema};
+use crate::timeline::{Names, Sym};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{ArrowDictionaryKeyType, ArrowPrimitiveType};
+use arrow_array::types::{Int8Type, Int16Type, Int64Type, UInt32Type, UInt64Type};
+use arrow_array::{Array, ArrayRef, DictionaryArray, PrimitiveArray, RecordBatch, StringArray};
+use arrow_buffer::ArrowNativeType;
+use arrow_ipc::MessageHeader;
+use arrow_ipc::convert::try_fb_to_schema;
+use arrow_ipc::reader::{read_dictionary, read_record_batch};
+use arrow_schema::SchemaRef;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// Why a message is unusable.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The schema is not a record file's.
+    Header(HeaderError),
+    /// A batch is damaged. Its rows are lost, the messages behind it are not.
+    Batch {
+        /// The rows that it says it holds.
+        rows: u64,
+        what: String,
+    },
+    /// What the messages behind it depend on is damaged.
+    Stream(String),
+}
+
+/// What a message added.
+pub(super) enum Decoded {
+    Nothing,
+    Batch(Rows),
+}
+
+/// Decodes the messages behind the schema.
+pub(super) struct Decoder {
+    schema: SchemaRef,
+    dictionaries: HashMap<i64, ArrayRef>,
+}
+
+impl Decoder {
+    /// From the first message, which holds the schema.
+    pub fn new(first: &Frame) -> Result<(Self, Header), Fault> {
+        let schema = guard(|| {
+            let message = first.message()?;
+            let Some(schema) = message.header_as_schema() else {
+                return Err("the stream does not begin with a schema".into());
+            };
+            try_fb_to_schema(schema).map_err(|error| error.to_string())
+        })
+        .map_err(Fault::Stream)?;
+        let metadata = schema.metadata().clone().into_iter().collect();
+        let header = Header::from_metadata(&metadata).map_err(Fault::Header)?;
+        for wanted in self::schema().fields() {
+            match schema.field_with_name(wanted.name()) {
+                Ok(field) if field.data_type() == wanted.data_type() => {}
+                Ok(field) => {
+                    let (name, found) = (wanted.name(), field.data_type());
+                    let what = format!(
+                        "its column `{name}` is of type {found}, a record file's is {}",
+                        wanted.data_type()
+                    );
+                    return Err(Fault::Stream(what));
+                }
+                Err(_) => return Err(Fault::Stream(format!("it has no column `{}`", wanted.name()))),
+            }
+        }
+        Ok((Self { schema: Arc::new(schema), dictionaries: HashMap::new() }, header))
+    }
+
+    /// Decodes one message.
+    pub fn decode(&mut self, frame: &Frame) -> Result<Decoded, Fault> {
+        let message = frame.message().map_err(Fault::Stream)?;
+        let version = message.version();
+        match message.header_type() {
+            MessageHeader::DictionaryBatch => {
+                let Some(dictionary) = message.header_as_dictionary_batch() else {
+                    return Err(Fault::Stream("a dictionary without content".into()));
+                };
+                let dictionaries = &mut self.dictionaries;
+                guard(|| {
+                    let data = dictionary.data().ok_or("a dictionary without data")?;
+                    check(&data, &frame.body)?;
+                    read_dictionary(&frame.body, dictionary, &self.schema, dictionaries, &version)
+                        .map_err(|error| error.to_string())
+                })
+                // Later batches may refer to it: their texts would be wrong.
+                .map_err(Fault::Stream)?;
+                Ok(Decoded::Nothing)
+            }
+            MessageHeader::RecordBatch => {
+                let Some(batch) = message.header_as_record_batch() else {
+                    return Err(Fault::Stream("a batch without content".into()));
+                };
+                let rows = u64::try_from(batch.length()).unwrap_or(0);
+                guard(|| {
+                    check(&batch, &frame.body)?;
+                    let schema = Arc::clone(&self.schema);
+                    let batch =
+                        read_record_batch(&frame.body, batch, schema, &self.dictionaries, None, &version)
+                            .map_err(|error| error.to_string())?;
+                    Rows::new(&batch)
+                })
+                .map(Decoded::Batch)
+                .map_err(|what| Fault::Batch { rows, what })
+            }
+            other => Err(Fault::Stream(format!("a message of type {other:?} is not one of ours"))),
+        }
+    }
+}
+
+/// Runs `decode`, which hands bytes of a possibly damaged file to the Arrow crates.
+///
+/// The sizes were checked before, and the crates validate what they decode, but they do not promise
+/// not to panic on arbitrary bytes; a damaged record must not take down the program whose report is
+/// being made. What `decode` was building is dropped with the error.
+fn guard<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(decode))
+        .unwrap_or_else(|_| Err("its content makes the Arrow decoder fail".into()))
+}
+
+/// The rows of one batch.
+pub(super) struct Rows {
+    rows: usize,
+    kinds: Vec<Option<RowKind>>,
+    kind: DictionaryArray<Int8Type>,
+    pub name: Texts,
+    pub label: Texts,
+    pub start_ns: Numbers<Int64Type>,
+    pub dur_ns: Numbers<Int64Type>,
+    pub bytes: Numbers<UInt64Type>,
+    pub comm: Texts,
+    pub comm_size: Numbers<UInt32Type>,
+    pub comm_rank: Numbers<UInt32Type>,
+    pub seq: Numbers<UInt64Type>,
+    pub peer: Numbers<UInt32Type>,
+    pub dtype: Texts,
+    pub stream: Texts,
+    pub device: Numbers<UInt32Type>,
+    pub thread: Numbers<UInt32Type>,
+    pub step: Numbers<Int64Type>,
+    pub span: Numbers<UInt64Type>,
+    pub untimed: Texts,
+    pub value: Numbers<Int64Type>,
+}
+
+impl Rows {
+    fn new(batch: &RecordBatch) -> Result<Self, String> {
+        let kind: DictionaryArray<Int8Type> = dictionary(batch, "kind")?;
+        let values = kind.values().as_string_opt::<i32>().ok_or("column `kind` holds no text")?;
+        let kinds = values.iter().map(|name| name.and_then(RowKind::from_name)).collect();
+        Ok(Self {
+            rows: batch.num_rows(),
+            kinds,
+            kind,
+            name: Texts::new(batch, "name")?,
+            label: Texts::new(batch, "label")?,
+            start_ns: Numbers::new(batch, "start_ns")?,
+            dur_ns: Numbers::new(batch, "dur_ns")?,
+            bytes: Numbers::new(batch, "bytes")?,
+            comm: Texts::new(batch, "comm")?,
+            comm_size: Numbers::new(batch, "comm_size")?,
+            comm_rank: Numbers::new(batch, "comm_rank")?,
+            seq: Numbers::new(batch, "seq")?,
+            peer: Numbers::new(batch, "peer")?,
+            dtype: Texts::new(batch, "dtype")?,
+            stream: Texts::new(batch, "stream")?,
+            device: Numbers::new(batch, "device")?,
+            thread: Numbers::new(batch, "thread")?,
+            step: Numbers::new(batch, "step")?,
+            span: Numbers::new(batch, "span")?,
+            untimed: Texts::new(batch, "untimed")?,
+            value: Numbers::new(batch, "value")?,
+        })
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// What the row is about; `None` for a kind that is not known here.
+    pub fn kind(&self, row: usize) -> Option<RowKind> {
+        self.kinds.get(self.kind.key(row)?).copied().flatten()
+    }
+}
+
+/// A nullable column of numbers.
+pub(super) struct Numbers<T: ArrowPrimitiveType>(PrimitiveArray<T>);
+
+impl<T: ArrowPrimitiveType> Numbers<T> {
+    fn new(batch: &RecordBatch, name: &str) -> Result<Self, String> {
+        column(batch, name)?
+            .as_primitive_opt::<T>()
+            .map(|array| Self(array.clone()))
+            .ok_or_else(|| format!("column `{name}` is of another type"))
+    }
+
+    pub fn get(&self, row: usize) -> Option<T::Native> {
+        self.0.is_valid(row).then(|| self.0.value(row))
+    }
+}
+
+/// A nullable column of texts.
+pub(super) struct Texts {
+    keys: PrimitiveArray<Int16Type>,
+    values: StringArray,
+    /// Per entry of the dictionary, its symbol, once a row needed it.
+    syms: Vec<Option<Sym>>,
+}
+
+impl Texts {
+    fn new(batch: &RecordBatch, name: &str) -> Result<Self, String> {
+        let array: DictionaryArray<Int16Type> = dictionary(batch, name)?;
+        let values = array
+            .values()
+            .as_string_opt::<i32>()
+            .ok_or_else(|| format!("column `{name}` holds no text"))?
+            .clone();
+        Ok(Self { keys: array.keys().clone(), syms: vec![None; values.len()], values })
+    }
+
+    /// The text of `row`.
+    pub fn text(&self, row: usize) -> Option<&str> {
+        let key = self.entry(row)?;
+        Some(self.values.value(key))
+    }
+
+    /// The text of `row`, interned.
+    pub fn sym(&mut self, row: usize, names: &mut Names) -> Option<Sym> {
+        let key = self.entry(row)?;
+        Some(*self.syms.get_mut(key)?.get_or_insert_with(|| names.intern(self.values.value(key))))
+    }
+
+    fn entry(&self, row: usize) -> Option<usize> {
+        let key = self.keys.is_valid(row).then(|| self.keys.value(row).as_usize())?;
+        (key < self.values.len() && self.values.is_valid(key)).then_some(key)
+    }
+}
+
+fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef, String> {
+    batch.column_by_name(name).ok_or_else(|| format!("it has no column `{name}`"))
+}
+
+fn dictionary<K: ArrowDictionaryKeyType>(
+    batch: &RecordBatch,
+    name: &str,
+) -> Result<DictionaryArray<K>, String> {
+    column(batch, name)?
+        .as_dictionary_opt::<K>()
+        .cloned()
+        .ok_or_else(|| format!("column `{name}` is of another type"))
+}

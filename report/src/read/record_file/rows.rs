@@ -1,0 +1,322 @@
+//! Rows to intervals on tracks.
+
+use super::super::builder::Builder;
+use super::super::lanes::{Lane, LaneKey, Lanes};
+use super::decode::Rows;
+use crate::record::{Header, RowKind, meta};
+use crate::timeline::{Capped, Comm, Compute, Input, Open, Step, Sym};
+use indexmap::IndexMap;
+use std::collections::{HashMap, HashSet};
+
+/// Calls that are named in a warning, at most.
+const NAMED: usize = 3;
+
+/// Compute waits here until all communication of the file is known, which is cut out of it.
+struct PendingCompute {
+    device: Option<u32>,
+    lane: Option<Lane>,
+    interval: Compute,
+}
+
+/// The rows of one file on their way to tracks.
+pub(super) struct Assembly {
+    rank: u32,
+    clock: Sym,
+    lanes: Lanes,
+    compute: Vec<PendingCompute>,
+    open: HashMap<u64, (Option<u32>, Open)>,
+    input: Input,
+    drops: IndexMap<String, u64>,
+    ended: bool,
+}
+
+impl Assembly {
+    pub fn new(builder: &mut Builder, header: &Header) -> Self {
+        if let Some(size) = header.world_size {
+            builder.world_size(size);
+        }
+        builder.recorded(header.rank);
+        let clock = builder.names().intern(&header.boot_id);
+        Self {
+            rank: header.rank,
+            clock,
+            lanes: Lanes::default(),
+            compute: Vec::new(),
+            open: HashMap::new(),
+            input: Input::default(),
+            drops: IndexMap::new(),
+            ended: false,
+        }
+    }
+
+    pub fn skip(&mut self, reason: &str, count: u64) {
+        *self.input.skipped.entry(reason.to_owned()).or_default() += count;
+    }
+
+    pub fn anomaly(&mut self, kind: &str) {
+        *self.input.anomalies.entry(kind.to_owned()).or_default() += 1;
+    }
+
+    /// Adds the rows of a batch.
+    pub fn add(&mut self, builder: &mut Builder, rows: &mut Rows) {
+        for row in 0..rows.len() {
+            let kind = rows.kind(row);
+            if kind != Some(RowKind::Open)
+                && let Some(span) = rows.span.get(row)
+            {
+                self.open.remove(&span);
+            }
+            match kind {
+                Some(RowKind::Compute) => self.add_compute(builder, rows, row),
+                Some(RowKind::Comm) => self.add_comm(builder, rows, row),
+                Some(RowKind::Step) => self.add_step(builder, rows, row),
+                Some(RowKind::Open) => self.add_open(builder, rows, row),
+                Some(RowKind::Meta) => self.add_meta(builder, rows, row),
+                None => self.skip("unknown_kind", 1),
+            }
+        }
+    }
+
+    fn add_compute(&mut self, builder: &mut Builder, rows: &mut Rows, row: usize) {
+        let (start_ns, end_ns) = match self.times(rows, row) {
+            Times::Known(start_ns, end_ns) => (start_ns, end_ns),
+            Times::OutOfRange => return,
+            Times::None => return self.skip("compute_without_time", 1),
+        };
+        let device = rows.device.get(row);
+        let names = builder.names();
+        let lane = self.lane(rows.stream.sym(row, names), device, rows.thread.get(row));
+        let Some(name) = rows.name.sym(row, names) else { return self.skip("without_name", 1) };
+        let interval = Compute { name, start_ns, end_ns, step: rows.step.get(row) };
+        self.compute.push(PendingCompute { device, lane, interval });
+        self.input.events += 1;
+    }
+
+    fn add_comm(&mut self, builder: &mut Builder, rows: &mut Rows, row: usize) {
+        let device = rows.device.get(row);
+        let bytes = rows.bytes.get(row);
+        let (start_ns, end_ns) = match self.times(rows, row) {
+            Times::Known(start_ns, end_ns) => (start_ns, end_ns),
+            Times::OutOfRange => return,
+            Times::None => {
+                let reason = rows.untimed.text(row).unwrap_or("unknown").to_owned();
+                let untimed = &mut builder.track(self.rank, device).0.untimed;
+                untimed.count += 1;
+                untimed.bytes = untimed.bytes.saturating_add(bytes.unwrap_or(0));
+                *untimed.reasons.entry(reason).or_default() += 1;
+                self.input.events += 1;
+                return;
+            }
+        };
+        let (track, names) = builder.track(self.rank, device);
+        let Some(op) = rows.name.sym(row, names) else { return self.skip("without_name", 1) };
+        let stream = rows.stream.sym(row, names);
+        track.comm.push(Comm {
+            bytes,
+            comm: rows.comm.sym(row, names),
+            seq: rows.seq.get(row),
+            comm_size: rows.comm_size.get(row),
+            comm_rank: rows.comm_rank.get(row),
+            stream,
+            dtype: rows.dtype.sym(row, names),
+            peer: rows.peer.get(row),
+            step: rows.step.get(row),
+            ..Comm::new(op, start_ns, end_ns)
+        });
+        if let Some(lane) = self.lane(stream, device, rows.thread.get(row)) {
+            self.lanes.add_comm(lane, start_ns, end_ns);
+        }
+        self.input.events += 1;
+    }
+
+    fn add_step(&mut self, builder: &mut Builder, rows: &Rows, row: usize) {
+        let (start_ns, end_ns) = match self.times(rows, row) {
+            Times::Known(start_ns, end_ns) => (start_ns, end_ns),
+            Times::OutOfRange => return,
+            Times::None => return self.skip("step_without_time", 1),
+        };
+        let Some(step) = rows.step.get(row) else { return self.skip("step_without_number", 1) };
+        builder.rank_step(self.rank, Step { step, start_ns, end_ns });
+        self.input.events += 1;
+    }
+
+    fn add_open(&mut self, builder: &mut Builder, rows: &mut Rows, row: usize) {
+        let names = builder.names();
+        let (Some(span), Some(name)) = (rows.span.get(row), rows.name.sym(row, names)) else {
+            return self.skip("open_without_span", 1);
+        };
+        let open = Open {
+            name,
+            start_ns: rows.start_ns.get(row),
+            bytes: rows.bytes.get(row),
+            comm: rows.comm.sym(row, names),
+            seq: rows.seq.get(row),
+            comm_size: rows.comm_size.get(row),
+            comm_rank: rows.comm_rank.get(row),
+            peer: rows.peer.get(row),
+            step: rows.step.get(row),
+        };
+        self.open.insert(span, (rows.device.get(row), open));
+    }
+
+    fn add_meta(&mut self, builder: &mut Builder, rows: &mut Rows, row: usize) {
+        let value = rows.value.get(row);
+        let label = rows.label.text(row);
+        match rows.name.text(row) {
+            Some(meta::WORLD_SIZE) => {
+                if let Some(size) = value.and_then(|value| u32::try_from(value).ok()) {
+                    builder.world_size(size);
+                }
+            }
+            Some(meta::COMMUNICATOR) => {
+                let ranks: Option<Vec<u32>> =
+                    label.and_then(|label| label.split(',').map(|rank| rank.trim().parse().ok()).collect());
+                match (rows.comm.sym(row, builder.names()), ranks) {
+                    (Some(comm), Some(ranks)) => builder.communicator(comm, ranks),
+                    _ => self.skip("malformed_communicator", 1),
+                }
+            }
+            Some(meta::DROPPED) => {
+                let count = value.and_then(|value| u64::try_from(value).ok()).unwrap_or(0);
+                let reason = label.unwrap_or("unknown").to_owned();
+                *self.drops.entry(reason).or_default() += count;
+                self.input.dropped += count;
+            }
+            Some(meta::CAPPED) => {
+                let capped = self.input.capped.get_or_insert_with(Capped::default);
+                capped.limit_mib = value.and_then(|value| u64::try_from(value).ok());
+            }
+            Some(meta::SUMMARY) => {
+                let capped = self.input.capped.get_or_insert_with(Capped::default);
+                capped.summary_json = label.map(str::to_owned);
+            }
+            Some(meta::END) => self.ended = true,
+            Some(meta::CLOCK_ANCHOR) => {}
+            _ => self.skip("unknown_meta", 1),
+        }
+    }
+
+    fn lane(&mut self, stream: Option<Sym>, device: Option<u32>, thread: Option<u32>) -> Option<Lane> {
+        LaneKey::of(device, stream, thread).map(|key| self.lanes.lane(key))
+    }
+
+    fn times(&mut self, rows: &Rows, row: usize) -> Times {
+        let (Some(start), Some(dur)) = (rows.start_ns.get(row), rows.dur_ns.get(row)) else {
+            return Times::None;
+        };
+        let Some(end) = start.checked_add(dur) else {
+            self.skip("time_out_of_range", 1);
+            return Times::OutOfRange;
+        };
+        if dur < 0 {
+            self.anomaly("end_before_start");
+        }
+        Times::Known(start, end)
+    }
+
+    /// Puts what waited on its tracks and says what a reader of the report has to know of the file.
+    pub fn finish(mut self, builder: &mut Builder, about: Input) {
+        let rank = self.rank;
+        let cutter = std::mem::take(&mut self.lanes).finish();
+        for PendingCompute { device, lane, interval } in std::mem::take(&mut self.compute) {
+            let (track, _) = builder.track(rank, device);
+            cutter.cut(lane, interval.start_ns, interval.end_ns, |start_ns, end_ns| {
+                track.compute.push(Compute { start_ns, end_ns, ..interval });
+            });
+        }
+        if cutter.nested > 0 {
+            self.input.anomalies.insert("nested_comm".to_owned(), cutter.nested);
+            builder.warn(format!(
+                "Rank {rank} has {} communication spans with other communication inside: sums over events \
+                 count that time twice, figures under `wall` do not.",
+                cutter.nested
+            ));
+        }
+        self.place_open(builder);
+        builder.set_clock(rank, self.clock);
+        self.warn_of_losses(builder, &about.path);
+        builder.input(Input {
+            path: about.path,
+            format: about.format,
+            rank: about.rank,
+            ended: Some(self.ended),
+            ..self.input
+        });
+    }
+
+    /// Puts the calls that never ended on their tracks.
+    fn place_open(&mut self, builder: &mut Builder) {
+        let mut open: Vec<(u64, (Option<u32>, Open))> = std::mem::take(&mut self.open).into_iter().collect();
+        // The row of the finished interval may precede the open one: they come from several queues.
+        let starts: HashSet<(i64, Sym)> =
+            open.iter().filter_map(|(_, (_, open))| Some((open.start_ns?, open.name))).collect();
+        let finished = builder.finished(self.rank, &starts);
+        open.retain(|(_, (_, open))| {
+            open.start_ns.is_none_or(|start_ns| !finished.contains(&(start_ns, open.name)))
+        });
+        open.sort_by_key(|(span, (_, open))| (open.start_ns, *span));
+        if open.is_empty() {
+            return;
+        }
+        let mut text = Vec::new();
+        for (_, (device, open)) in &open {
+            let (track, names) = builder.track(self.rank, *device);
+            track.open.push(*open);
+            if text.len() < NAMED {
+                let mut call = names.get(open.name).to_owned();
+                if let Some(comm) = open.comm {
+                    call.push_str(&format!(" on {}", names.get(comm)));
+                }
+                if let Some(seq) = open.seq {
+                    call.push_str(&format!(", seq {seq}"));
+                }
+                if let Some(step) = open.step {
+                    call.push_str(&format!(", step {step}"));
+                }
+                text.push(call);
+            }
+        }
+        let more = open.len() - text.len();
+        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+        self.input.anomalies.insert("open".to_owned(), open.len() as u64);
+        builder.warn(format!(
+            "Rank {} had begun and not ended when its recording stopped: {}{more}.",
+            self.rank,
+            text.join("; ")
+        ));
+    }
+
+    fn warn_of_losses(&self, builder: &mut Builder, path: &str) {
+        let rank = self.rank;
+        if !self.ended {
+            builder.warn(format!(
+                "Rank {rank} did not end regularly: {path} has no end row, so the process was killed or is \
+                 still running, and its last intervals may be missing."
+            ));
+        }
+        if self.input.dropped > 0 {
+            let reasons: Vec<String> =
+                self.drops.iter().map(|(reason, count)| format!("{reason}: {count}")).collect();
+            builder.warn(format!(
+                "Rank {rank} lost {} records while recording ({}); its times and counts are too small by \
+                 these.",
+                self.input.dropped,
+                reasons.join(", ")
+            ));
+        }
+        if let Some(capped) = &self.input.capped {
+            let limit = capped.limit_mib.map_or(String::new(), |limit| format!(" of {limit} MiB"));
+            builder.warn(format!(
+                "Rank {rank} reached its size limit{limit} (COMMTRACE_MAX_MB): later intervals are not in \
+                 {path}."
+            ));
+        }
+    }
+}
+
+enum Times {
+    Known(i64, i64),
+    /// Counted as skipped.
+    OutOfRange,
+    None,
+}
