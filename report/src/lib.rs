@@ -1,9 +1,11 @@
 //! Timeline model, readers, overlap analysis, advice and renderers.
 
 pub mod advise;
+pub mod aggregate;
 pub mod analyze;
 pub mod read;
 pub mod record;
+pub mod render;
 pub mod timeline;
 
 mod units;

@@ -1,0 +1,40 @@
+//! The report for people: what matters first, tables after it.
+
+mod layout;
+mod overview;
+mod ranks;
+mod sources;
+mod steps;
+
+use crate::analyze::Report;
+use layout::Page;
+
+/// How the text looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TextOptions {
+    /// Columns of a line; at least 60. Default 100.
+    pub width: u16,
+    /// Rows of a table that has one per rank, step or input; what is left out is said. Default 16.
+    pub max_rows: usize,
+}
+
+impl Default for TextOptions {
+    fn default() -> Self {
+        Self { width: 100, max_rows: 16 }
+    }
+}
+
+/// The report as text.
+pub fn text(report: &Report, options: &TextOptions) -> String {
+    let mut page = Page::new(options);
+    overview::headline(&mut page, report);
+    overview::what_to_try(&mut page, report);
+    overview::operations(&mut page, report);
+    ranks::ranks(&mut page, report);
+    ranks::across(&mut page, report);
+    steps::steps(&mut page, report);
+    sources::untimed(&mut page, report);
+    sources::inputs(&mut page, report);
+    sources::warnings(&mut page, report);
+    page.finish()
+}

@@ -1,0 +1,181 @@
+//! What a reader takes away in ten seconds, and what each op costs.
+
+use super::layout::{Column, Page, counted};
+use crate::advise::{Explanation, HotspotEvent, explain};
+use crate::analyze::{RankReport, Report};
+use crate::units;
+use std::collections::BTreeSet;
+
+/// The rank whose run lost most: the largest exposed time.
+fn worst(report: &Report) -> Option<&RankReport> {
+    report.ranks.iter().reduce(
+        |worst, rank| {
+            if rank.wall.exposed_ms > worst.wall.exposed_ms { rank } else { worst }
+        },
+    )
+}
+
+pub(super) fn headline(page: &mut Page, report: &Report) {
+    let Some(worst) = worst(report) else {
+        page.line("commtrace: no intervals were read");
+        page.entry("What to do", &report.followup.reason);
+        return;
+    };
+    let ranks: BTreeSet<u32> = report.ranks.iter().map(|rank| rank.rank).collect();
+    let steps: BTreeSet<i64> =
+        report.ranks.iter().flat_map(|rank| rank.steps.iter().map(|step| step.step)).collect();
+    let span = report.ranks.iter().map(|rank| rank.wall.span_ms).fold(0.0, f64::max);
+    let mut title = format!("commtrace: {}", counted(ranks.len() as u64, "rank", "ranks"));
+    if !steps.is_empty() {
+        title += &format!(", {}", counted(steps.len() as u64, "step", "steps"));
+    }
+    page.line(&format!("{title}, {} from first to last interval", units::ms(span)));
+    page.line("");
+
+    let wall = &worst.wall;
+    let share = |part: f64, whole: f64| units::percent(if whole > 0.0 { part / whole } else { 0.0 });
+    let of_rank = if ranks.len() > 1 { format!(" on rank {}", worst.rank) } else { String::new() };
+    page.entry(
+        "Communication",
+        &format!("{}{of_rank}, {} of its span", units::ms(wall.comm_ms), share(wall.comm_ms, wall.span_ms)),
+    );
+    page.entry(
+        "Exposed",
+        &format!(
+            "{}, {} of its span: communication with no compute beside it",
+            units::ms(wall.exposed_ms),
+            share(wall.exposed_ms, wall.span_ms)
+        ),
+    );
+    page.entry(
+        "Overlap",
+        &format!("{} of the communication time is hidden by compute", share(wall.overlap_ms, wall.comm_ms)),
+    );
+    let least = report
+        .ranks
+        .iter()
+        .reduce(|least, rank| if rank.wall.exposed_ms < least.wall.exposed_ms { rank } else { least });
+    if let Some(least) = least.filter(|least| least.rank != worst.rank) {
+        page.entry(
+            "Across ranks",
+            &format!(
+                "exposed from {} (rank {}) to {} (rank {})",
+                units::ms(least.wall.exposed_ms),
+                least.rank,
+                units::ms(wall.exposed_ms),
+                worst.rank
+            ),
+        );
+    }
+    if let Some(priority) = &report.hotspots.priority {
+        page.entry("Hotspot", &hotspot(report, &priority.collective));
+    }
+    page.entry("Decision", &format!("{}: {}", report.followup.decision, report.followup.reason));
+    page.entry("Try next", &try_next(report));
+    if !report.warnings.is_empty() {
+        page.entry(
+            "Warnings",
+            &format!(
+                "{}, at the end of this report",
+                counted(report.warnings.len() as u64, "one", "of them")
+            ),
+        );
+    }
+}
+
+fn hotspot(report: &Report, op: &str) -> String {
+    let Some(event) = report.hotspot_events.iter().find(|event| event.collective == op) else {
+        return op.to_string();
+    };
+    let mut text = format!(
+        "{op}: {} exposed of {} in {}",
+        units::ms(event.exposed_comm_ms),
+        units::ms(event.total_comm_ms),
+        counted(event.sync_count, "call", "calls")
+    );
+    if let Some(bytes) = event.payload_bytes {
+        text += &format!(", {}", units::bytes(bytes));
+    }
+    if let (Some(rank), true) = (event.rank, report.ranks.len() > 1) {
+        text += &format!(" (rank {rank})");
+    }
+    text
+}
+
+fn try_next(report: &Report) -> String {
+    let mitigation = &report.mitigation;
+    let target = mitigation.target.as_ref().map(|op| format!(" for {op}")).unwrap_or_default();
+    let measure = mitigation.next_measurements.join(", ");
+    format!("{}{target}; then measure {measure}", mitigation.strategy)
+}
+
+/// The pattern behind the chosen strategy.
+pub(super) fn what_to_try(page: &mut Page, report: &Report) {
+    let explanation = explain(report.mitigation.strategy);
+    page.heading(&format!("What to try: {}", report.mitigation.strategy));
+    pattern(page, explanation);
+    if let Some(related) = explanation.related {
+        page.line("");
+        pattern(page, related);
+    }
+}
+
+fn pattern(page: &mut Page, explanation: &Explanation) {
+    page.entry("Pattern", explanation.mode);
+    page.entry("Shows as", explanation.evidence);
+    let mut name = "Candidates";
+    for action in explanation.actions {
+        page.entry(name, action);
+        name = "";
+    }
+    page.entry("Measure again", &explanation.remeasure.join(", "));
+    page.entry("May cost", explanation.costs);
+}
+
+/// Each op's figures, of the rank where it is exposed most.
+pub(super) fn operations(page: &mut Page, report: &Report) {
+    if report.hotspot_events.is_empty() {
+        return;
+    }
+    let several = report.ranks.len() > 1;
+    page.heading(if several {
+        "Operations (each of the rank where it is exposed most; sums over calls)"
+    } else {
+        "Operations (sums over calls)"
+    });
+    let mut columns = vec![
+        Column::Words("op"),
+        Column::Figures("calls"),
+        Column::Figures("time"),
+        Column::Figures("exposed"),
+        Column::Figures("overlap"),
+        Column::Figures("bytes"),
+        Column::Figures("mean call"),
+        Column::Figures("imbalance"),
+    ];
+    if several {
+        columns.push(Column::Figures("rank"));
+    }
+    let mut events: Vec<&HotspotEvent> = report.hotspot_events.iter().collect();
+    events.sort_by(|a, b| b.exposed_comm_ms.total_cmp(&a.exposed_comm_ms));
+    let rows = events
+        .into_iter()
+        .map(|event| {
+            let mut row = vec![
+                event.collective.clone(),
+                event.sync_count.to_string(),
+                units::ms(event.total_comm_ms),
+                units::ms(event.exposed_comm_ms),
+                units::percent(event.overlap_ratio),
+                event.payload_bytes.map_or_else(|| "unknown".to_string(), units::bytes),
+                units::ms(event.total_comm_ms / event.sync_count.max(1) as f64),
+                event.rank_imbalance_ratio.map_or_else(|| "unknown".to_string(), units::percent),
+            ];
+            if several {
+                row.push(event.rank.map_or_else(String::new, |rank| rank.to_string()));
+            }
+            row
+        })
+        .collect();
+    page.table(&columns, rows, "operations");
+}

@@ -1,0 +1,132 @@
+//! Figures per rank, and waits across ranks.
+
+use super::layout::{Column, Page, counted};
+use crate::analyze::{OpAcrossRanks, RankReport, Report};
+use crate::units;
+
+pub(super) fn ranks(page: &mut Page, report: &Report) {
+    if report.ranks.is_empty() {
+        return;
+    }
+    page.heading("Ranks");
+    page.note(
+        "\"Sum\" adds up every call, also calls that ran side by side: what the ops cost. \"Wall\" counts \
+         each instant once: what the run lost.",
+    );
+    let with_device = report.ranks.iter().any(|rank| rank.device.is_some());
+    let mut columns = vec![Column::Figures("rank")];
+    if with_device {
+        columns.push(Column::Figures("device"));
+    }
+    columns.extend([
+        Column::Figures("calls"),
+        Column::Figures("sum comm"),
+        Column::Figures("sum exposed"),
+        Column::Figures("overlap"),
+        Column::Figures("wall comm"),
+        Column::Figures("wall exposed"),
+        Column::Figures("compute"),
+        Column::Figures("idle"),
+        Column::Figures("span"),
+    ]);
+    // If not all are shown, those that lost most are.
+    let mut ranks: Vec<&RankReport> = report.ranks.iter().collect();
+    if ranks.len() > page.max_rows {
+        ranks.sort_by(|a, b| b.wall.exposed_ms.total_cmp(&a.wall.exposed_ms));
+    }
+    let rows = ranks
+        .into_iter()
+        .map(|rank| {
+            let mut row = vec![rank.rank.to_string()];
+            if with_device {
+                row.push(rank.device.map_or_else(|| "host".to_string(), |device| device.to_string()));
+            }
+            row.extend([
+                rank.summary.num_comm_events.to_string(),
+                units::ms(rank.summary.total_comm_time),
+                units::ms(rank.summary.exposed_comm_time),
+                units::percent(rank.summary.overlap_ratio),
+                units::ms(rank.wall.comm_ms),
+                units::ms(rank.wall.exposed_ms),
+                units::ms(rank.wall.compute_ms),
+                units::ms(rank.wall.idle_ms),
+                units::ms(rank.wall.span_ms),
+            ]);
+            row
+        })
+        .collect();
+    page.table(&columns, rows, "ranks with less exposed time");
+}
+
+pub(super) fn across(page: &mut Page, report: &Report) {
+    let Some(across) = &report.cross_rank else { return };
+    page.heading("Waits across ranks (sums over matched collectives of the mean over ranks)");
+    let columns = [
+        Column::Words("op"),
+        Column::Figures("matched"),
+        Column::Figures("wait"),
+        Column::Figures("transfer"),
+        Column::Figures("exposed wait"),
+        Column::Figures("exposed transfer"),
+        Column::Figures("imbalance"),
+        Column::Figures("arrival spread"),
+        Column::Words("verdict"),
+    ];
+    let rows = across
+        .ops
+        .iter()
+        .map(|op| {
+            vec![
+                op.collective.clone(),
+                op.matched.to_string(),
+                format!("{}{}", if op.partial { ">= " } else { "" }, units::ms(op.wait_ms)),
+                units::ms(op.transfer_ms),
+                units::ms(op.exposed_wait_ms),
+                units::ms(op.exposed_transfer_ms),
+                imbalance(op),
+                units::percent(op.arrival_spread_ratio),
+                op.verdict.as_str().to_string(),
+            ]
+        })
+        .collect();
+    page.table(&columns, rows, "operations");
+    page.note(
+        "Wait: until the last rank arrived; transfer: after that. Imbalance: share of the time lost to the \
+         same ranks being late, with its lower 95 % bound over steps; arrival spread counts lateness that \
+         moves from rank to rank as well.",
+    );
+    if across.unmatched_events > 0 {
+        page.note(&format!(
+            "{} could not be matched across ranks and {} not in these figures:",
+            counted(across.unmatched_events, "event", "events"),
+            if across.unmatched_events == 1 { "is" } else { "are" }
+        ));
+        for unmatched in across.unmatched.iter().take(5) {
+            let place = match (&unmatched.comm, unmatched.seq) {
+                (Some(comm), Some(seq)) => format!(" of {comm}, number {seq}"),
+                _ => String::new(),
+            };
+            page.bullet(&format!(
+                "{}{place}: {} (ranks {})",
+                unmatched.op,
+                unmatched.reason.as_str(),
+                rank_list(&unmatched.ranks)
+            ));
+        }
+    }
+}
+
+fn imbalance(op: &OpAcrossRanks) -> String {
+    let ratio = units::percent(op.rank_imbalance_ratio);
+    match op.rank_imbalance_lower {
+        Some(lower) => format!("{ratio} (>= {})", units::percent(lower)),
+        None => ratio,
+    }
+}
+
+fn rank_list(ranks: &[u32]) -> String {
+    let shown: Vec<String> = ranks.iter().take(8).map(ToString::to_string).collect();
+    let more = ranks.len().saturating_sub(shown.len());
+    let list = shown.join(", ");
+    if more > 0 { format!("{list} and {more} more") } else { list }
+}
