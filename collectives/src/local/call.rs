@@ -1,0 +1,188 @@
+//! One rank's part in a call: what it wants, with which buffers.
+
+use std::marker::PhantomData;
+
+use super::kernel::{self, ReduceKernel};
+use crate::{DType, Element, Op, ReduceOp};
+
+/// A call whose buffers are borrowed for `'b`.
+pub(super) struct Call<'b> {
+    pub(super) raw: RawCall,
+    buffers: PhantomData<&'b mut ()>,
+}
+
+/// A call without the borrow. What upholds it is said in [`super::round`].
+pub(super) struct RawCall {
+    pub(super) op: Op,
+    pub(super) dtype: Option<DType>,
+    pub(super) kernel: ReduceKernel,
+    pub(super) reduce: Option<ReduceOp>,
+    pub(super) root: Option<usize>,
+    pub(super) send: Source,
+    pub(super) recv: Target,
+    /// Elements to and from each rank; used by all_to_all_v alone.
+    pub(super) send_counts: Vec<usize>,
+    pub(super) recv_counts: Vec<usize>,
+}
+
+/// What is read. `present` is false where a rank gave no buffer because it is not the root.
+#[derive(Clone, Copy)]
+pub(super) struct Source {
+    pub(super) ptr: *const u8,
+    pub(super) len: usize,
+    pub(super) present: bool,
+}
+
+/// What is written, as [`Source`].
+#[derive(Clone, Copy)]
+pub(super) struct Target {
+    pub(super) ptr: *mut u8,
+    pub(super) len: usize,
+    pub(super) present: bool,
+}
+
+// SAFETY: the pointers come from `&[T]` and `&mut [T]` of an `Element`, which is Send and Sync, so
+// access from other threads is no problem of the type's; who accesses what and when is a matter of
+// `round` and `kernel`, whose uses of the pointers are `unsafe` by themselves.
+unsafe impl Send for RawCall {}
+// SAFETY: as above; a shared `RawCall` only gives copies of the pointers.
+unsafe impl Sync for RawCall {}
+
+impl Source {
+    fn none() -> Self {
+        Self { ptr: std::ptr::null(), len: 0, present: false }
+    }
+
+    fn of<T>(buffer: &[T]) -> Self {
+        Self { ptr: buffer.as_ptr().cast(), len: buffer.len(), present: true }
+    }
+}
+
+impl Target {
+    fn none() -> Self {
+        Self { ptr: std::ptr::null_mut(), len: 0, present: false }
+    }
+
+    fn of<T>(buffer: &mut [T]) -> Self {
+        Self { ptr: buffer.as_mut_ptr().cast(), len: buffer.len(), present: true }
+    }
+
+    /// The same memory as a source, for calls that work in place.
+    fn as_source(self) -> Source {
+        Source { ptr: self.ptr, len: self.len, present: self.present }
+    }
+}
+
+impl<'b> Call<'b> {
+    fn new<T: Element>(op: Op, send: Source, recv: Target) -> Self {
+        let raw = RawCall {
+            op,
+            dtype: Some(T::DTYPE),
+            kernel: kernel::reduce::<T>,
+            reduce: None,
+            root: None,
+            send,
+            recv,
+            send_counts: Vec::new(),
+            recv_counts: Vec::new(),
+        };
+        Self { raw, buffers: PhantomData }
+    }
+
+    fn reducing(mut self, op: &ReduceOp) -> Self {
+        self.raw.reduce = Some(*op);
+        self
+    }
+
+    fn rooted(mut self, root: usize) -> Self {
+        self.raw.root = Some(root);
+        self
+    }
+
+    pub(super) fn all_reduce<T: Element>(send: &'b [T], recv: &'b mut [T], op: &ReduceOp) -> Self {
+        Self::new::<T>(Op::AllReduce, Source::of(send), Target::of(recv)).reducing(op)
+    }
+
+    pub(super) fn all_reduce_in_place<T: Element>(buffer: &'b mut [T], op: &ReduceOp) -> Self {
+        let target = Target::of(buffer);
+        Self::new::<T>(Op::AllReduce, target.as_source(), target).reducing(op)
+    }
+
+    pub(super) fn reduce<T: Element>(
+        send: &'b [T],
+        recv: Option<&'b mut [T]>,
+        op: &ReduceOp,
+        root: usize,
+    ) -> Self {
+        let target = recv.map_or_else(Target::none, Target::of);
+        Self::new::<T>(Op::Reduce, Source::of(send), target).reducing(op).rooted(root)
+    }
+
+    pub(super) fn reduce_in_place<T: Element>(buffer: &'b mut [T], op: &ReduceOp, root: usize) -> Self {
+        let target = Target::of(buffer);
+        Self::new::<T>(Op::Reduce, target.as_source(), target).reducing(op).rooted(root)
+    }
+
+    pub(super) fn all_gather<T: Element>(send: &'b [T], recv: &'b mut [T]) -> Self {
+        Self::new::<T>(Op::AllGather, Source::of(send), Target::of(recv))
+    }
+
+    pub(super) fn reduce_scatter<T: Element>(send: &'b [T], recv: &'b mut [T], op: &ReduceOp) -> Self {
+        Self::new::<T>(Op::ReduceScatter, Source::of(send), Target::of(recv)).reducing(op)
+    }
+
+    pub(super) fn broadcast<T: Element>(send: Option<&'b [T]>, recv: &'b mut [T], root: usize) -> Self {
+        let source = send.map_or_else(Source::none, Source::of);
+        Self::new::<T>(Op::Broadcast, source, Target::of(recv)).rooted(root)
+    }
+
+    pub(super) fn broadcast_in_place<T: Element>(buffer: &'b mut [T], root: usize) -> Self {
+        let target = Target::of(buffer);
+        Self::new::<T>(Op::Broadcast, target.as_source(), target).rooted(root)
+    }
+
+    pub(super) fn all_to_all<T: Element>(send: &'b [T], recv: &'b mut [T]) -> Self {
+        Self::new::<T>(Op::AllToAll, Source::of(send), Target::of(recv))
+    }
+
+    pub(super) fn all_to_all_v<T: Element>(
+        send: &'b [T],
+        send_counts: &[usize],
+        recv: &'b mut [T],
+        recv_counts: &[usize],
+    ) -> Self {
+        let mut call = Self::new::<T>(Op::AllToAllV, Source::of(send), Target::of(recv));
+        call.raw.send_counts = send_counts.to_vec();
+        call.raw.recv_counts = recv_counts.to_vec();
+        call
+    }
+
+    pub(super) fn send<T: Element>(data: &'b [T]) -> Self {
+        Self::new::<T>(Op::Send, Source::of(data), Target::none())
+    }
+
+    pub(super) fn recv<T: Element>(buffer: &'b mut [T]) -> Self {
+        Self::new::<T>(Op::Recv, Source::none(), Target::of(buffer))
+    }
+
+    pub(super) fn barrier() -> Self {
+        let mut call = Self::new::<u8>(Op::Barrier, Source::none(), Target::none());
+        call.raw.dtype = None;
+        call
+    }
+}
+
+impl RawCall {
+    /// Size as nccl-tests counts it, in a communicator of `ranks` ranks.
+    pub(super) fn bytes(&self, ranks: usize) -> u64 {
+        let elements = match self.op {
+            Op::AllReduce | Op::Reduce | Op::AllToAll | Op::Send => self.send.len,
+            Op::Broadcast | Op::Recv => self.recv.len,
+            Op::AllGather => self.send.len.saturating_mul(ranks),
+            Op::ReduceScatter => self.recv.len.saturating_mul(ranks),
+            Op::AllToAllV => self.send_counts.iter().fold(0, |sum: usize, &count| sum.saturating_add(count)),
+            Op::Barrier => 0,
+        };
+        (elements as u64).saturating_mul(self.dtype.map_or(0, DType::size) as u64)
+    }
+}

@@ -1,0 +1,521 @@
+//! Where the ranks of a call meet.
+//!
+//! A call is a *round*: each of its ranks posts what it wants and the last one to come checks that all
+//! fit. Then the round's units of work ([`super::kernel`]) are done by whichever of its ranks are awake, so that a
+//! rank which the operating system has not scheduled yet holds nobody up. The round is complete when
+//! all units are done.
+//!
+//! # Why sharing the callers' buffers is sound
+//!
+//! A [`Posted`] borrows its call's buffers and ends (by [`Posted::wait`] or by being dropped, also when
+//! unwinding) only in one of two ways:
+//!
+//! - The round failed while it was still gathering. Its calls, and with them all pointers, were dropped
+//!   under the lock, before anybody could learn of the failure. No unit ever runs: units exist only
+//!   after the phase `RUNNING`, and `GATHERING` goes either to `RUNNING` or to `FAILED`, under the lock.
+//! - All units are done. From `RUNNING` on there is no way out but this one: every rank is inside its
+//!   `Posted`, units neither wait nor run foreign code, and a panic in one would abort the process.
+//!
+//! So while a unit runs, all `Posted` of the round exist, hence all borrows do. A timeout, a lost rank
+//! or a panic elsewhere can end a round only while it gathers.
+
+use std::collections::HashMap;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::call::{Call, RawCall};
+use super::check::{Fault, check};
+use super::kernel::Work;
+use super::split::{self, Member};
+use crate::{CallId, CallKind, Error, Op, Result};
+
+/// What the ranks of a communicator share.
+pub(super) struct Core {
+    pub(super) name: Arc<str>,
+    /// Global rank of each rank.
+    pub(super) ranks: Box<[u32]>,
+    pub(super) timeout: Duration,
+    spins: u32,
+    state: Mutex<State>,
+    /// One per rank. A rank makes one call at a time, so at most one thread waits on each.
+    wake: Box<[Condvar]>,
+}
+
+struct State {
+    gathering: HashMap<Key, Gathering>,
+    gone: Box<[Option<Departure>]>,
+    asleep: Box<[bool]>,
+    broken: Option<Arc<Error>>,
+}
+
+/// How a rank left its communicator.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Departure {
+    Dropped,
+    Panicked,
+}
+
+/// Names a round. Ranks count within the communicator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Key {
+    Collective { seq: u64 },
+    Message { source: usize, destination: usize, count: u64 },
+    Split { count: u64 },
+}
+
+/// A round that not all ranks have come to.
+struct Gathering {
+    round: Arc<Round>,
+    offers: Box<[Option<Offer>]>,
+    arrived: usize,
+}
+
+enum Offer {
+    Call(RawCall),
+    Split { color: u32, key: u32 },
+}
+
+const GATHERING: u8 = 0;
+const RUNNING: u8 = 1;
+const COMPLETE: u8 = 2;
+const FAILED: u8 = 3;
+
+struct Round {
+    key: Key,
+    phase: AtomicU8,
+    /// Set before `RUNNING`.
+    work: OnceLock<Work>,
+    units: AtomicUsize,
+    next: AtomicUsize,
+    unfinished: AtomicUsize,
+    /// Set before `COMPLETE`, in a split.
+    members: OnceLock<Vec<Member>>,
+    /// Set before `FAILED`.
+    error: OnceLock<Error>,
+}
+
+impl Core {
+    pub(super) fn new(name: Arc<str>, ranks: Box<[u32]>, timeout: Duration) -> Self {
+        let size = ranks.len();
+        // With more ranks than cores, a spinning rank keeps the one it waits for from running.
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            name,
+            timeout,
+            spins: if size <= cores { 2000 } else { 0 },
+            state: Mutex::new(State {
+                gathering: HashMap::new(),
+                gone: vec![None; size].into(),
+                asleep: vec![false; size].into(),
+                broken: None,
+            }),
+            wake: (0..size).map(|_| Condvar::new()).collect(),
+            ranks,
+        }
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.ranks.len()
+    }
+
+    /// Joins `rank` to the round `key` with `call`.
+    pub(super) fn post<'c, 'b>(&'c self, rank: usize, key: Key, call: Call<'b>) -> Result<Posted<'c, 'b>> {
+        // A rank that sends to itself comes twice, as sender and as receiver.
+        let slot = match key {
+            Key::Message { .. } if call.raw.op == Op::Send => 0,
+            Key::Message { .. } => 1,
+            Key::Collective { .. } | Key::Split { .. } => rank,
+        };
+        self.join(rank, slot, key, Offer::Call(call.raw))
+    }
+
+    /// Joins `rank` to a split and returns its new communicator.
+    pub(super) fn split(&self, rank: usize, count: u64, color: u32, key: u32) -> Result<Member> {
+        let posted = self.join(rank, rank, Key::Split { count }, Offer::Split { color, key })?;
+        let round = Arc::clone(&posted.round);
+        posted.wait()?;
+        let members = round.members.get().map(Vec::as_slice).unwrap_or_default();
+        // A split completes with one member per rank, so the rank is there.
+        members.get(rank).cloned().ok_or_else(|| Error::RankLost {
+            call: self.call_id(round.key, Op::Barrier),
+            rank: self.global(rank),
+            panicked: false,
+        })
+    }
+
+    fn join<'c, 'b>(&'c self, rank: usize, slot: usize, key: Key, offer: Offer) -> Result<Posted<'c, 'b>> {
+        let op = offer.op();
+        let mut state = self.lock();
+        if let Some(cause) = &state.broken {
+            return Err(Error::Broken { comm: Arc::clone(&self.name), cause: Arc::clone(cause) });
+        }
+        let entry = state.gathering.entry(key).or_insert_with(|| Gathering::new(key, self.size()));
+        let round = Arc::clone(&entry.round);
+        if let Some(place) = entry.offers.get_mut(slot) {
+            *place = Some(offer);
+            entry.arrived += 1;
+        }
+        let all_here = entry.arrived == entry.offers.len();
+        let posted = Posted {
+            core: self,
+            rank,
+            round,
+            op,
+            since: Instant::now(),
+            settled: false,
+            buffers: PhantomData,
+        };
+        if all_here {
+            self.start(&mut state, &posted.round);
+        } else {
+            let mut missing = state.gathering.get(&key).into_iter().flat_map(Gathering::missing);
+            let lost = missing.find_map(|rank| self.lost(&state, rank, key, op));
+            drop(missing);
+            if let Some(error) = lost {
+                self.break_with(&mut state, error);
+            }
+        }
+        drop(state);
+        Ok(posted)
+    }
+
+    /// All ranks have come: checks their calls and starts (or, without work, completes) the round.
+    fn start(&self, state: &mut State, round: &Arc<Round>) {
+        let Some(gathering) = state.gathering.remove(&round.key) else { return };
+        let mut calls = Vec::with_capacity(gathering.offers.len());
+        let mut wishes = Vec::new();
+        for offer in gathering.offers.into_iter().flatten() {
+            match offer {
+                Offer::Call(call) => calls.push(call),
+                Offer::Split { color, key } => wishes.push((color, key)),
+            }
+        }
+        let phase = if let Key::Split { count } = round.key {
+            let _ = round.members.set(split::members(self, count, &wishes));
+            COMPLETE
+        } else if let Err(fault) = check(&calls) {
+            let op = calls.first().map_or(Op::Barrier, |call| call.op);
+            let _ = round.error.set(self.fault(fault, round.key, op));
+            FAILED
+        } else {
+            match Work::new(calls.into()) {
+                Some(work) if work.units() > 0 => {
+                    round.units.store(work.units(), Ordering::Relaxed);
+                    round.unfinished.store(work.units(), Ordering::Relaxed);
+                    let _ = round.work.set(work);
+                    RUNNING
+                }
+                _ => COMPLETE,
+            }
+        };
+        round.phase.store(phase, Ordering::Release);
+        // The only unit will be done by this thread before another has woken up.
+        if phase != RUNNING || round.units.load(Ordering::Relaxed) > 1 {
+            self.wake_ranks(state, round.key);
+        }
+    }
+
+    fn wake_ranks(&self, state: &State, key: Key) {
+        let wake = |rank: usize| {
+            if state.asleep.get(rank) == Some(&true)
+                && let Some(wake) = self.wake.get(rank)
+            {
+                wake.notify_one();
+            }
+        };
+        match key {
+            Key::Message { source, destination, .. } => [source, destination].into_iter().for_each(wake),
+            Key::Collective { .. } | Key::Split { .. } => (0..self.size()).for_each(wake),
+        }
+    }
+
+    /// Ends every round that still gathers, and the communicator with it.
+    fn break_with(&self, state: &mut State, error: Error) {
+        for (key, gathering) in std::mem::take(&mut state.gathering) {
+            let Gathering { round, offers, .. } = gathering;
+            drop(offers);
+            let _ = round.error.set(error.clone());
+            round.phase.store(FAILED, Ordering::Release);
+            self.wake_ranks(state, key);
+        }
+        state.broken.get_or_insert_with(|| Arc::new(error));
+    }
+
+    /// `rank` will make no further call.
+    pub(super) fn leave(&self, rank: usize, how: Departure) {
+        let mut state = self.lock();
+        match state.gone.get_mut(rank) {
+            Some(gone @ None) => *gone = Some(how),
+            _ => return,
+        }
+        let waits_for_it = state
+            .gathering
+            .iter()
+            .filter(|(_, gathering)| gathering.missing().any(|missing| missing == rank))
+            .map(|(key, gathering)| (*key, gathering.op()))
+            .min_by_key(|(key, _)| *key);
+        if let Some((key, op)) = waits_for_it
+            && let Some(error) = self.lost(&state, rank, key, op)
+        {
+            self.break_with(&mut state, error);
+        }
+    }
+
+    fn lost(&self, state: &State, rank: usize, key: Key, op: Op) -> Option<Error> {
+        let how = (*state.gone.get(rank)?)?;
+        Some(Error::RankLost {
+            call: self.call_id(key, op),
+            rank: self.global(rank),
+            panicked: how == Departure::Panicked,
+        })
+    }
+
+    fn fault(&self, fault: Fault, key: Key, op: Op) -> Error {
+        let call = self.call_id(key, op);
+        let rank_of = |slot: usize| self.global(key.rank_of(slot));
+        match fault {
+            Fault::Mismatch { what, values } => {
+                let values = values
+                    .into_iter()
+                    .map(|(value, slots)| (value, slots.into_iter().map(rank_of).collect()))
+                    .collect();
+                Error::Mismatch { call, what, values }
+            }
+            Fault::Invalid(problems) => {
+                let problems = problems.into_iter().map(|(slot, problem)| (rank_of(slot), problem)).collect();
+                Error::InvalidArgument { call, problems }
+            }
+        }
+    }
+
+    pub(super) fn call_id(&self, key: Key, op: Op) -> CallId {
+        let call = match key {
+            Key::Collective { seq } => CallKind::Collective { op, seq },
+            Key::Message { source, destination, count } => CallKind::PointToPoint {
+                source: self.global(source),
+                destination: self.global(destination),
+                count,
+            },
+            Key::Split { count } => CallKind::Split { count },
+        };
+        CallId { comm: Arc::clone(&self.name), call }
+    }
+
+    pub(super) fn global(&self, rank: usize) -> u32 {
+        self.ranks.get(rank).copied().unwrap_or_else(|| u32::try_from(rank).unwrap_or(u32::MAX))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it holds the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Key {
+    fn slots(self, size: usize) -> usize {
+        match self {
+            Self::Message { .. } => 2,
+            Self::Collective { .. } | Self::Split { .. } => size,
+        }
+    }
+
+    fn rank_of(self, slot: usize) -> usize {
+        match self {
+            Self::Message { source, destination, .. } => [source, destination][slot.min(1)],
+            Self::Collective { .. } | Self::Split { .. } => slot,
+        }
+    }
+}
+
+impl Offer {
+    fn op(&self) -> Op {
+        match self {
+            Self::Call(call) => call.op,
+            // Named by its key alone.
+            Self::Split { .. } => Op::Barrier,
+        }
+    }
+}
+
+impl Gathering {
+    fn new(key: Key, size: usize) -> Self {
+        let round = Arc::new(Round {
+            key,
+            phase: AtomicU8::new(GATHERING),
+            work: OnceLock::new(),
+            units: AtomicUsize::new(0),
+            next: AtomicUsize::new(0),
+            unfinished: AtomicUsize::new(0),
+            members: OnceLock::new(),
+            error: OnceLock::new(),
+        });
+        let offers = (0..key.slots(size)).map(|_| None).collect();
+        Self { round, offers, arrived: 0 }
+    }
+
+    /// Ranks that have not come.
+    fn missing(&self) -> impl Iterator<Item = usize> + '_ {
+        let key = self.round.key;
+        let open = self.offers.iter().enumerate().filter(|(_, offer)| offer.is_none());
+        open.map(move |(slot, _)| key.rank_of(slot))
+    }
+
+    fn op(&self) -> Op {
+        self.offers.iter().flatten().next().map_or(Op::Barrier, Offer::op)
+    }
+}
+
+impl Round {
+    fn phase(&self) -> u8 {
+        self.phase.load(Ordering::Acquire)
+    }
+}
+
+/// A rank's part in a round, whose buffers are borrowed for `'b`. See the module's head.
+///
+/// Not to be leaked, which is why it never leaves [`super`].
+pub(super) struct Posted<'c, 'b> {
+    core: &'c Core,
+    rank: usize,
+    round: Arc<Round>,
+    op: Op,
+    since: Instant,
+    settled: bool,
+    buffers: PhantomData<&'b mut ()>,
+}
+
+impl Posted<'_, '_> {
+    /// Whether [`wait`](Self::wait) waits for no rank that has not come yet.
+    pub(super) fn is_ready(&self) -> bool {
+        self.round.phase() != GATHERING
+    }
+
+    /// Waits until the round is over, and does its share of the work.
+    pub(super) fn wait(mut self) -> Result<()> {
+        self.settle();
+        match self.round.phase() {
+            FAILED => self.round.error.get().cloned().map_or(Ok(()), Err),
+            _ => Ok(()),
+        }
+    }
+
+    fn settle(&mut self) {
+        if self.spin_while(GATHERING) {
+            self.sleep_while(GATHERING, self.since.checked_add(self.core.timeout));
+        }
+        self.finish();
+        self.settled = true;
+    }
+
+    /// From `RUNNING` to `COMPLETE`; nothing in any other phase.
+    fn finish(&self) {
+        if self.round.phase() == RUNNING {
+            self.help();
+            if self.spin_while(RUNNING) {
+                self.sleep_while(RUNNING, None);
+            }
+        }
+    }
+
+    /// Does units until all are taken.
+    fn help(&self) {
+        let round = &*self.round;
+        let Some(work) = round.work.get() else { return };
+        let units = round.units.load(Ordering::Relaxed);
+        loop {
+            let unit = round.next.fetch_add(1, Ordering::Relaxed);
+            if unit >= units {
+                return;
+            }
+            let abort = AbortOnUnwind;
+            // SAFETY: this unit is not done, so the round is `RUNNING` and not complete, hence all its
+            // `Posted` exist and the buffers with them (module's head). Their borrows are exclusive
+            // (recv) or shared (send), and the callers cannot use them before their `Posted` ends.
+            // `fetch_add` gives each unit to one thread. The Acquire load of `RUNNING` makes visible what the
+            // ranks wrote before they came.
+            unsafe { work.run(unit) };
+            std::mem::forget(abort);
+            // Release, so that whoever sees `COMPLETE` sees every unit's writes; Acquire, so that the
+            // last one passes on those of the others.
+            if round.unfinished.fetch_sub(1, Ordering::AcqRel) == 1 {
+                let state = self.core.lock();
+                round.phase.store(COMPLETE, Ordering::Release);
+                self.core.wake_ranks(&state, round.key);
+            }
+        }
+    }
+
+    /// Waits a little for `phase` to end. Returns whether it still lasts.
+    fn spin_while(&self, phase: u8) -> bool {
+        for _ in 0..self.core.spins {
+            if self.round.phase() != phase {
+                return false;
+            }
+            std::hint::spin_loop();
+        }
+        self.round.phase() == phase
+    }
+
+    /// Sleeps until `phase` ends. If `GATHERING` lasts longer than the deadline, breaks the communicator.
+    fn sleep_while(&self, phase: u8, deadline: Option<Instant>) {
+        let Some(wake) = self.core.wake.get(self.rank) else { return };
+        let mut state = self.core.lock();
+        while self.round.phase() == phase {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if phase == GATHERING && left == Some(Duration::ZERO) {
+                self.give_up(&mut state);
+                return;
+            }
+            state.asleep[self.rank] = true;
+            state = match left {
+                None => wake.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(left) => wake.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+            };
+            state.asleep[self.rank] = false;
+        }
+    }
+
+    fn give_up(&self, state: &mut State) {
+        let missing = state.gathering.get(&self.round.key).into_iter().flat_map(Gathering::missing);
+        let error = Error::Timeout {
+            call: self.core.call_id(self.round.key, self.op),
+            waited: self.core.timeout,
+            missing: missing.map(|rank| self.core.global(rank)).collect(),
+        };
+        self.core.break_with(state, error);
+    }
+
+    /// Leaves the round without waiting for ranks that have not come.
+    fn abandon(&self) {
+        let mut state = self.core.lock();
+        if self.round.phase() == GATHERING {
+            let error = Error::RankLost {
+                call: self.core.call_id(self.round.key, self.op),
+                rank: self.core.global(self.rank),
+                panicked: std::thread::panicking(),
+            };
+            self.core.break_with(&mut state, error);
+        }
+        drop(state);
+        self.finish();
+    }
+}
+
+impl Drop for Posted<'_, '_> {
+    fn drop(&mut self) {
+        if !self.settled {
+            self.abandon();
+        }
+    }
+}
+
+/// Other threads wait for the unit that this one does, and may not give up.
+struct AbortOnUnwind;
+
+impl Drop for AbortOnUnwind {
+    fn drop(&mut self) {
+        std::process::abort();
+    }
+}
