@@ -1,10 +1,30 @@
 //! Which rank a span belongs to.
+//!
+//! A [`rank_scope`] on the thread comes first, then the launcher's environment, then what
+//! [`set_world`] said, then 0.
 
+use crate::guard;
+use crate::recorder::{RegisteredCommunicator, lock};
 use std::cell::Cell;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 thread_local! {
     static SCOPE: Cell<Option<u32>> = const { Cell::new(None) };
 }
+
+/// "Not said" in the statics below.
+const UNKNOWN: u64 = u64::MAX;
+
+static LAUNCHER_RANK: AtomicU64 = AtomicU64::new(UNKNOWN);
+static WORLD_RANK: AtomicU64 = AtomicU64::new(UNKNOWN);
+static WORLD_SIZE: AtomicU64 = AtomicU64::new(UNKNOWN);
+
+/// Communicators registered before a recorder existed.
+static EARLY: Mutex<Vec<RegisteredCommunicator>> = Mutex::new(Vec::new());
+
+/// More than any program creates before `init`; a program that never records must not pile them up.
+const MAX_EARLY: usize = 1024;
 
 /// A communicator as recorded in the rank's file, so that the ranks can be matched later.
 #[derive(Debug, Clone, Copy)]
@@ -17,21 +37,70 @@ pub struct Communicator<'a> {
     pub comm_rank: u32,
 }
 
-/// Records `communicator` for the current rank.
-pub fn register_communicator(_communicator: &Communicator<'_>) {}
+/// Records `communicator` for the rank of the calling thread.
+pub fn register_communicator(communicator: &Communicator<'_>) {
+    let registered = RegisteredCommunicator {
+        rank: current_rank(),
+        name: communicator.name.to_owned(),
+        ranks: communicator.ranks.to_vec(),
+        comm_rank: communicator.comm_rank,
+    };
+    let recorders = guard::active_recorders();
+    if recorders.is_empty() {
+        let mut early = lock(&EARLY);
+        if early.len() < MAX_EARLY {
+            early.push(registered);
+        }
+        return;
+    }
+    for recorder in recorders {
+        recorder.register(registered.clone());
+    }
+}
+
+pub(crate) fn take_early_communicators() -> Vec<RegisteredCommunicator> {
+    std::mem::take(&mut *lock(&EARLY))
+}
 
 /// States the process's rank and the number of ranks, for jobs whose launcher sets no variables.
 /// The launcher's environment and [`rank_scope`] come first.
-pub fn set_world(_rank: u32, _size: u32) {}
+pub fn set_world(rank: u32, size: u32) {
+    WORLD_RANK.store(rank.into(), Ordering::Relaxed);
+    WORLD_SIZE.store(size.into(), Ordering::Relaxed);
+}
+
+pub(crate) fn set_launcher_rank(rank: Option<u32>) {
+    LAUNCHER_RANK.store(rank.map_or(UNKNOWN, u64::from), Ordering::Relaxed);
+}
+
+/// Rank and size that [`set_world`] stated.
+pub(crate) fn stated_world() -> (Option<u32>, Option<u32>) {
+    (known(&WORLD_RANK), known(&WORLD_SIZE))
+}
+
+fn known(stored: &AtomicU64) -> Option<u32> {
+    u32::try_from(stored.load(Ordering::Relaxed)).ok()
+}
 
 /// Until the guard is dropped, spans of this thread belong to `rank`.
+///
+/// ```
+/// use commtrace_instrument::{current_rank, rank_scope};
+/// let scope = rank_scope(3);
+/// assert_eq!(current_rank(), 3);
+/// drop(scope);
+/// ```
 pub fn rank_scope(rank: u32) -> RankScope {
-    RankScope { previous: SCOPE.replace(Some(rank)) }
+    RankScope { previous: SCOPE.replace(Some(rank)), not_send: std::marker::PhantomData }
 }
 
 /// The rank that a span created now on this thread belongs to.
+#[inline]
 pub fn current_rank() -> u32 {
-    SCOPE.get().unwrap_or(0)
+    match SCOPE.get() {
+        Some(rank) => rank,
+        None => known(&LAUNCHER_RANK).or_else(|| known(&WORLD_RANK)).unwrap_or(0),
+    }
 }
 
 /// Ends a [`rank_scope`] when dropped.
@@ -39,10 +108,13 @@ pub fn current_rank() -> u32 {
 #[must_use = "the scope ends when the guard is dropped"]
 pub struct RankScope {
     previous: Option<u32>,
+    /// It belongs to its thread.
+    not_send: std::marker::PhantomData<*const ()>,
 }
 
 impl Drop for RankScope {
     fn drop(&mut self) {
-        SCOPE.set(self.previous);
+        // A thread that is being torn down has no scope left to restore.
+        let _ = SCOPE.try_with(|scope| scope.set(self.previous));
     }
 }

@@ -54,7 +54,8 @@ pub mod meta {
     pub const WORLD_SIZE: &str = "world_size";
     /// `comm`, `comm_size`, `comm_rank`; `label`: the global ranks in order, comma-separated.
     pub const COMMUNICATOR: &str = "communicator";
-    /// `start_ns` on CLOCK_MONOTONIC; `value`: the same instant in nanoseconds since the Unix epoch.
+    /// `start_ns` on CLOCK_MONOTONIC; `value`: the same instant in nanoseconds since the Unix epoch;
+    /// `label`: what spans are timed with, `tsc` (converted) or `monotonic`.
     pub const CLOCK_ANCHOR: &str = "clock_anchor";
     /// `value`: records lost since the last such row; `label`: why.
     pub const DROPPED: &str = "dropped";

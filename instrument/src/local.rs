@@ -1,0 +1,311 @@
+//! A thread's half of a recorder: the spans it has entered, its sender and its caches.
+//!
+//! Everything that a span costs happens here, on the application's thread, without a lock, an
+//! allocation or a system call (but for the first span of a thread, a string or callsite seen for the
+//! first time, and a ring that must grow).
+
+use crate::clock;
+use crate::fields::{Collector, LayoutCache};
+use crate::intern::InternCache;
+use crate::queue::{RawRecord, Sender, Sent};
+use crate::rank;
+use crate::recorder::{RankState, Recorder};
+use crate::spans::{Kind, NO_STEP, NO_U32, SpanCell, SpanFields, SpanTable};
+use std::cell::RefCell;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use tracing_core::span;
+
+thread_local! {
+    /// One entry per recorder that this thread met; nearly always one.
+    static LOCALS: RefCell<Vec<Local>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs `action` with this thread's half of `recorder`. `None` while the thread is being torn down.
+#[inline]
+pub(crate) fn with_local<R>(recorder: &Arc<Recorder>, action: impl FnOnce(&mut Local) -> R) -> Option<R> {
+    LOCALS
+        .try_with(|locals| {
+            let mut locals = locals.try_borrow_mut().ok()?;
+            if locals.first().is_none_or(|local| local.recorder.id != recorder.id) {
+                bring_to_front(&mut locals, recorder);
+            }
+            locals.first_mut().map(action)
+        })
+        .ok()
+        .flatten()
+}
+
+#[cold]
+fn bring_to_front(locals: &mut Vec<Local>, recorder: &Arc<Recorder>) {
+    locals.retain(|local| {
+        local.recorder.id == recorder.id
+            || local.recorder.active.load(Ordering::Relaxed)
+            || !local.stack.is_empty()
+    });
+    if let Some(index) = locals.iter().position(|local| local.recorder.id == recorder.id) {
+        locals.swap(0, index);
+    } else {
+        locals.insert(0, Local::new(Arc::clone(recorder)));
+    }
+}
+
+/// An entered span.
+#[derive(Debug)]
+struct Open {
+    id: u64,
+    /// Ticks at the entry.
+    start: u64,
+    kind: Kind,
+    place: Place,
+    /// Entries of the same span inside this one: they are part of this interval.
+    nested: u32,
+    /// For a step: whose current step it is, and what that was before.
+    step: Option<(Arc<RankState>, i64)>,
+}
+
+/// Where a span's fields are.
+#[derive(Debug)]
+enum Place {
+    Own(usize),
+    Other(Arc<SpanTable>, usize),
+    Overflow(Arc<SpanCell>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Local {
+    recorder: Arc<Recorder>,
+    table: Arc<SpanTable>,
+    sender: Sender,
+    strings: InternCache,
+    layouts: LayoutCache,
+    stack: Vec<Open>,
+    next_span: u64,
+    rank: u32,
+    rank_state: Arc<RankState>,
+}
+
+/// Span numbers count within a thread; the thread's number stands above this bit.
+const SPAN_BITS: u32 = 40;
+
+impl Local {
+    fn new(recorder: Arc<Recorder>) -> Self {
+        let table = recorder.new_table();
+        let rank = rank::current_rank();
+        Self {
+            sender: recorder.queue.sender(),
+            strings: InternCache::new(),
+            layouts: LayoutCache::new(),
+            stack: Vec::with_capacity(16),
+            next_span: u64::from(table.thread) << SPAN_BITS,
+            rank,
+            rank_state: recorder.rank_state(rank),
+            table,
+            recorder,
+        }
+    }
+
+    /// A span was created.
+    #[inline]
+    pub fn new_span(&mut self, attributes: &span::Attributes<'_>, id: u64) {
+        let layout = self.layouts.get(attributes.metadata(), &self.recorder.interner);
+        if !layout.has_kind {
+            return;
+        }
+        let found = Collector::new(layout, &self.recorder.interner, &mut self.strings).collect(attributes);
+        let mut fields = found.fields;
+        fields.rank = found.rank.unwrap_or_else(rank::current_rank);
+        if fields.rank != self.rank {
+            self.change_rank(fields.rank);
+        }
+        if !fields.kind.is_step() && fields.step == NO_STEP {
+            fields.step = self.rank_state.step.load(Ordering::Relaxed);
+        }
+        self.apply_filters(&mut fields);
+        fields.span = self.next_span;
+        self.next_span += 1;
+        if !self.table.insert(id, &fields) {
+            let cell = SpanCell::default();
+            cell.store(&fields);
+            self.recorder.overflow.insert(id, cell);
+        }
+    }
+
+    #[cold]
+    fn change_rank(&mut self, rank: u32) {
+        self.rank = rank;
+        self.rank_state = self.recorder.rank_state(rank);
+    }
+
+    #[inline]
+    fn apply_filters(&self, fields: &mut SpanFields) {
+        let recorder = &*self.recorder;
+        let wanted = recorder.wanted_ranks.as_ref().is_none_or(|ranks| ranks.contains(&fields.rank))
+            && recorder.wanted_steps.as_ref().is_none_or(|steps| steps.contains(&fields.step));
+        if !wanted {
+            fields.kind = if fields.kind.is_step() { Kind::UnrecordedStep } else { Kind::Ignored };
+        }
+    }
+
+    /// Fields were recorded on a span after its creation.
+    pub fn record(
+        &mut self,
+        metadata: &'static tracing_core::Metadata<'static>,
+        id: u64,
+        values: &span::Record<'_>,
+    ) {
+        if !self.layouts.get(metadata, &self.recorder.interner).has_kind {
+            return;
+        }
+        let Some(place) = self.find(id).or_else(|| self.find_elsewhere(id)) else { return };
+        let before = self.cell(&place).load();
+        let layout = self.layouts.get(metadata, &self.recorder.interner);
+        let found = Collector::new(layout, &self.recorder.interner, &mut self.strings)
+            .resume(before)
+            .collect_record(values);
+        let mut fields = found.fields;
+        fields.rank = found.rank.unwrap_or(before.rank);
+        self.apply_filters(&mut fields);
+        self.cell(&place).store(&fields);
+    }
+
+    /// Whether a span of this callsite, not found in the thread's own table, may be elsewhere.
+    pub fn may_be_elsewhere(&mut self, metadata: &'static tracing_core::Metadata<'static>) -> bool {
+        self.layouts.get(metadata, &self.recorder.interner).has_kind
+    }
+
+    #[inline]
+    fn find(&self, id: u64) -> Option<Place> {
+        self.table.find(id).map(Place::Own)
+    }
+
+    /// Looks for a span that another thread created, or that found no place in its table.
+    #[cold]
+    fn find_elsewhere(&self, id: u64) -> Option<Place> {
+        if let Some(cell) = self.recorder.overflow.find(id) {
+            return Some(Place::Overflow(cell));
+        }
+        let tables = self.recorder.tables.read().unwrap_or_else(PoisonError::into_inner);
+        tables.iter().find_map(|table| Some(Place::Other(Arc::clone(table), table.find(id)?)))
+    }
+
+    #[inline]
+    fn cell<'a>(&'a self, place: &'a Place) -> &'a SpanCell {
+        match place {
+            Place::Own(index) => self.table.cell(*index),
+            Place::Other(table, index) => table.cell(*index),
+            Place::Overflow(cell) => cell,
+        }
+    }
+
+    /// A span was entered. `false` if it is not in this thread's table and the caller should find out
+    /// whether [`Local::enter_elsewhere`] is worth it.
+    #[inline]
+    pub fn enter(&mut self, id: u64) -> bool {
+        match self.find(id) {
+            Some(place) => {
+                self.open(id, place);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// A span that is not in this thread's table was entered.
+    pub fn enter_elsewhere(&mut self, id: u64) {
+        if let Some(place) = self.find_elsewhere(id) {
+            self.open(id, place);
+        }
+    }
+
+    #[inline]
+    fn open(&mut self, id: u64, place: Place) {
+        let kind = self.cell(&place).kind();
+        if kind == Kind::Ignored {
+            return;
+        }
+        if let Some(open) = self.stack.iter_mut().find(|open| open.id == id) {
+            open.nested += 1;
+            return;
+        }
+        let mut step = None;
+        let is_first = !kind.is_step() && self.table.open_since.load(Ordering::Relaxed) == 0;
+        if kind.is_step() {
+            step = Some(self.begin_step(&place));
+        } else if is_first {
+            // Before the clock is read, so that the writer never takes a later instant for final.
+            self.table.open_since.store(1, Ordering::SeqCst);
+        }
+        let start = clock::ticks();
+        if is_first {
+            self.table.open_since.store(start, Ordering::Release);
+        }
+        if kind != Kind::Compute {
+            self.cell(&place).set_entered(start);
+        }
+        self.stack.push(Open { id, start, kind, place, nested: 0, step });
+    }
+
+    fn begin_step(&self, place: &Place) -> (Arc<RankState>, i64) {
+        let fields = self.cell(place).load();
+        let state = if fields.rank == self.rank || fields.rank == NO_U32 {
+            Arc::clone(&self.rank_state)
+        } else {
+            self.recorder.rank_state(fields.rank)
+        };
+        let previous = state.step.swap(fields.step, Ordering::Relaxed);
+        (state, previous)
+    }
+
+    /// A span was exited at `end` ticks.
+    #[inline]
+    pub fn exit(&mut self, id: u64, end: u64) {
+        // Mostly the last one; guards may be dropped in another order.
+        let Some(index) = self.stack.iter().rposition(|open| open.id == id) else { return };
+        if self.stack[index].nested > 0 {
+            self.stack[index].nested -= 1;
+            return;
+        }
+        let open = self.stack.remove(index);
+        let cell = self.cell(&open.place);
+        let fields = cell.load();
+        if open.kind != Kind::Compute {
+            cell.set_entered(0);
+        }
+        if let Some((state, previous)) = &open.step {
+            state.step.store(*previous, Ordering::Relaxed);
+        }
+        if fields.kind.is_recorded() && self.recorder.active.load(Ordering::Relaxed) {
+            let record = RawRecord { fields, start: open.start, end, thread: self.table.thread };
+            if self.sender.send(record) == Sent::StoredWakeWriter {
+                self.recorder.wake_writer();
+            }
+        }
+        if !open.kind.is_step() {
+            // Only now: until here the writer had to reckon with this interval.
+            let outermost = self.stack.iter().find(|open| !open.kind.is_step()).map_or(0, |open| open.start);
+            self.table.open_since.store(outermost, Ordering::Release);
+        }
+    }
+
+    /// A span was closed. `false` if it is not in this thread's table.
+    #[inline]
+    pub fn close(&mut self, id: u64) -> bool {
+        match self.table.find(id) {
+            Some(index) => {
+                self.table.remove(index);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// A span that is not in this thread's table was closed.
+    pub fn close_elsewhere(&mut self, id: u64) {
+        match self.find_elsewhere(id) {
+            Some(Place::Other(table, index)) => table.remove(index),
+            Some(Place::Overflow(_)) => self.recorder.overflow.remove(id),
+            Some(Place::Own(_)) | None => {}
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Records on their way from the threads to the writer.
+//!
+//! Each thread pushes into a single-producer ring; a full ring is replaced by one twice as large while
+//! the total capacity of all rings stays within `COMMTRACE_QUEUE`. What does not fit is counted.
+
+use crate::spans::SpanFields;
+use rtrb::{Consumer, Producer, RingBuffer};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A finished interval, in ticks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RawRecord {
+    pub fields: SpanFields,
+    pub start: u64,
+    pub end: u64,
+    pub thread: u32,
+}
+
+/// Capacity of a thread's first ring. It is granted even when the budget is spent, so that many idle
+/// threads cannot silence a new one.
+const FIRST_RING: usize = 256;
+
+/// What producers and the writer share.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    /// Capacity that may still be handed out.
+    budget: AtomicUsize,
+    new_rings: Mutex<Vec<Consumer<RawRecord>>>,
+    /// Records that found no room.
+    pub dropped: AtomicU64,
+    first_ring: usize,
+}
+
+impl Queue {
+    /// A queue that buffers at most `capacity` records, beyond each thread's first small ring.
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            budget: AtomicUsize::new(capacity),
+            new_rings: Mutex::new(Vec::new()),
+            dropped: AtomicU64::new(0),
+            first_ring: capacity.clamp(1, FIRST_RING),
+        }
+    }
+
+    /// A sender for the calling thread.
+    pub fn sender(self: &Arc<Self>) -> Sender {
+        let (producer, consumer) = RingBuffer::new(self.first_ring);
+        let granted = self.take_budget(self.first_ring);
+        self.announce(consumer);
+        Sender { queue: Arc::clone(self), producer, capacity: self.first_ring, granted, until_wake: 0 }
+    }
+
+    /// Rings created since the last call.
+    pub fn take_new_rings(&self) -> Vec<Consumer<RawRecord>> {
+        std::mem::take(&mut *self.new_rings.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn announce(&self, consumer: Consumer<RawRecord>) {
+        self.new_rings.lock().unwrap_or_else(PoisonError::into_inner).push(consumer);
+    }
+
+    /// Takes up to `wanted` from the budget and says how much it was.
+    fn take_budget(&self, wanted: usize) -> usize {
+        let mut available = self.budget.load(Ordering::Relaxed);
+        loop {
+            let granted = available.min(wanted);
+            match self.budget.compare_exchange_weak(
+                available,
+                available - granted,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return granted,
+                Err(now) => available = now,
+            }
+        }
+    }
+}
+
+/// What [`Sender::send`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// Stored.
+    Stored,
+    /// Stored, and there is enough to do that the writer should wake up.
+    StoredWakeWriter,
+    /// No room: counted as dropped.
+    Dropped,
+}
+
+/// A thread's end of the queue.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    queue: Arc<Queue>,
+    producer: Producer<RawRecord>,
+    capacity: usize,
+    /// How much of `capacity` was taken from the budget.
+    granted: usize,
+    /// Records sent since the writer was last woken.
+    until_wake: usize,
+}
+
+impl Sender {
+    /// Stores `record`, or counts it as dropped. Never waits.
+    #[inline]
+    pub fn send(&mut self, record: RawRecord) -> Sent {
+        match self.producer.push(record) {
+            Ok(()) => {
+                self.until_wake += 1;
+                if self.until_wake * 2 > self.capacity {
+                    self.until_wake = 0;
+                    return Sent::StoredWakeWriter;
+                }
+                Sent::Stored
+            }
+            Err(rtrb::PushError::Full(record)) => self.send_to_larger_ring(record),
+        }
+    }
+
+    #[cold]
+    fn send_to_larger_ring(&mut self, record: RawRecord) -> Sent {
+        // The old ring keeps its share of the budget until the writer has emptied it, which it does
+        // before it looks at the new one.
+        let granted = self.queue.take_budget(self.capacity * 2);
+        if granted > self.capacity {
+            let (producer, consumer) = RingBuffer::new(granted);
+            self.queue.announce(consumer);
+            self.producer = producer;
+            // The share of the old ring returns at once: its records are about to be drained.
+            self.queue.budget.fetch_add(self.granted, Ordering::Relaxed);
+            self.capacity = granted;
+            self.granted = granted;
+            self.until_wake = 0;
+            if self.producer.push(record).is_ok() {
+                return Sent::StoredWakeWriter;
+            }
+        } else {
+            self.queue.budget.fetch_add(granted, Ordering::Relaxed);
+        }
+        self.queue.dropped.fetch_add(1, Ordering::Relaxed);
+        Sent::Dropped
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        self.queue.budget.fetch_add(self.granted, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(number: u64) -> RawRecord {
+        RawRecord { fields: SpanFields::new(0), start: number, end: number, thread: 0 }
+    }
+
+    fn drain(rings: &mut Vec<Consumer<RawRecord>>, queue: &Queue) -> Vec<u64> {
+        rings.extend(queue.take_new_rings());
+        let mut seen = Vec::new();
+        for ring in rings.iter_mut() {
+            while let Ok(record) = ring.pop() {
+                seen.push(record.start);
+            }
+        }
+        seen
+    }
+
+    #[test]
+    fn grows_within_the_budget_and_counts_the_rest() {
+        let queue = Arc::new(Queue::new(1024));
+        let mut sender = queue.sender();
+        let stored = (0..10_000).filter(|&number| sender.send(record(number)) != Sent::Dropped).count();
+        assert_eq!(stored as u64 + queue.dropped.load(Ordering::Relaxed), 10_000);
+        // 256 granted at first, then 512 of the remaining 768; the next doubling does not fit.
+        assert_eq!(stored, 768);
+        let mut rings = Vec::new();
+        assert_eq!(drain(&mut rings, &queue), (0..768).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_drained_queue_takes_more() {
+        let queue = Arc::new(Queue::new(16));
+        let mut sender = queue.sender();
+        let mut rings = Vec::new();
+        let mut seen = 0;
+        for number in 0..1_000 {
+            sender.send(record(number));
+            if number % 10 == 0 {
+                seen += drain(&mut rings, &queue).len();
+            }
+        }
+        seen += drain(&mut rings, &queue).len();
+        assert_eq!(seen, 1_000);
+        assert_eq!(queue.dropped.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_finished_thread_returns_its_share() {
+        let queue = Arc::new(Queue::new(512));
+        for _ in 0..100 {
+            let mut sender = queue.sender();
+            for number in 0..256 {
+                assert_ne!(sender.send(record(number)), Sent::Dropped);
+            }
+        }
+        assert_eq!(queue.budget.load(Ordering::Relaxed), 512);
+    }
+}

@@ -1,0 +1,193 @@
+//! The record files of this process: one per rank, opened when the rank records something.
+
+use crate::config::Config;
+use crate::{clock, host, rank};
+use commtrace_report::record::{Header, RecordWriter, Row, RowKind, file_name, meta};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// All record files of this process.
+#[derive(Debug)]
+pub(crate) struct RecordFiles {
+    directory: PathBuf,
+    /// The header of every file, but for the rank.
+    header: Header,
+    max_bytes: u64,
+    /// `BTreeMap` so that reports and messages go by rank.
+    files: BTreeMap<u32, RankFile>,
+}
+
+/// The record file of one rank.
+#[derive(Debug)]
+struct RankFile {
+    path: PathBuf,
+    /// `None` once the file has failed.
+    writer: Option<RecordWriter<File>>,
+    /// The size limit is reached: intervals are no longer written.
+    capped: bool,
+}
+
+impl RecordFiles {
+    /// Makes the folder and sees whether files can be made in it.
+    pub fn prepare(directory: &Path, config: &Config) -> io::Result<Self> {
+        fs::create_dir_all(directory)?;
+        let start_unix_ns = clock::unix_ns();
+        let pid = std::process::id();
+        let probe = directory.join(format!(".commtrace-probe.{pid}.{start_unix_ns}"));
+        OpenOptions::new().write(true).create_new(true).open(&probe)?;
+        fs::remove_file(&probe)?;
+        let run_id =
+            config.launch.job.clone().unwrap_or_else(|| format!("{pid}-{}", start_unix_ns / 1_000_000));
+        let header = Header {
+            rank: 0,
+            host: host::name(),
+            boot_id: host::boot_id(),
+            pid,
+            run_id,
+            start_unix_ns,
+            start_mono_ns: clock::monotonic_ns(),
+            world_size: config.launch.world_size,
+            writer_version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        Ok(Self {
+            directory: directory.to_owned(),
+            header,
+            max_bytes: config.max_bytes,
+            files: BTreeMap::new(),
+        })
+    }
+
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub fn run_id(&self) -> &str {
+        &self.header.run_id
+    }
+
+    /// Ranks that have a file.
+    pub fn ranks(&self) -> impl Iterator<Item = u32> {
+        self.files.keys().copied()
+    }
+
+    /// Ranks whose file is not complete, because it reached the limit or could not be written.
+    pub fn incomplete_ranks(&self) -> Vec<u32> {
+        self.files
+            .iter()
+            .filter(|(_, file)| file.capped || file.writer.is_none())
+            .map(|(&rank, _)| rank)
+            .collect()
+    }
+
+    /// Adds an interval of `rank`.
+    pub fn push(&mut self, rank: u32, row: &Row<'_>) {
+        let file = self.file(rank);
+        if let Some(writer) = &mut file.writer
+            && !file.capped
+        {
+            writer.push(row);
+        }
+    }
+
+    /// Adds a row about the run, also to a file that has reached the limit.
+    pub fn push_meta(&mut self, rank: u32, row: &Row<'_>) {
+        if let Some(writer) = &mut self.file(rank).writer {
+            writer.push(row);
+        }
+    }
+
+    /// Makes sure that `rank` has a file.
+    pub fn ensure(&mut self, rank: u32) {
+        self.file(rank);
+    }
+
+    fn file(&mut self, rank: u32) -> &mut RankFile {
+        let Self { directory, header, files, .. } = self;
+        files.entry(rank).or_insert_with(|| RankFile::create(directory, &Header { rank, ..header.clone() }))
+    }
+
+    /// Writes what is pending, and stops the files that have reached the limit.
+    pub fn flush(&mut self) {
+        for (&rank, file) in &mut self.files {
+            file.flush(rank);
+            let Some(writer) = &mut file.writer else { continue };
+            if !file.capped && writer.bytes_written() >= self.max_bytes {
+                file.capped = true;
+                let mebibytes = self.max_bytes >> 20;
+                eprintln!(
+                    "commtrace: rank {rank}: {} reached COMMTRACE_MAX_MB={mebibytes}; nothing more is written \
+                     to it, the summary goes on",
+                    file.path.display()
+                );
+                let value = i64::try_from(mebibytes).ok();
+                writer.push(&Row { value, ..Row::new(RowKind::Meta, meta::CAPPED) });
+                file.flush(rank);
+            }
+        }
+    }
+
+    /// Writes the end rows and closes the files.
+    pub fn close(&mut self) {
+        for (&rank, file) in &mut self.files {
+            let now = Some(clock::monotonic_ns());
+            if let Some(writer) = &mut file.writer {
+                writer.push(&Row { start_ns: now, ..Row::new(RowKind::Meta, meta::END) });
+            }
+            file.flush(rank);
+            if let Some(Err(error)) = file.writer.take().map(RecordWriter::finish) {
+                file.complain(rank, &error);
+            }
+        }
+    }
+}
+
+impl RankFile {
+    fn create(directory: &Path, header: &Header) -> Self {
+        let path = directory.join(file_name(header));
+        let mut file = Self { path, writer: None, capped: false };
+        let created = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&file.path)
+            .map_err(Into::into)
+            .and_then(|output| RecordWriter::new(output, header));
+        match created {
+            Ok(mut writer) => {
+                writer.push(&clock_anchor());
+                if let (None, Some(size)) = (header.world_size, rank::stated_world().1) {
+                    writer
+                        .push(&Row { value: Some(size.into()), ..Row::new(RowKind::Meta, meta::WORLD_SIZE) });
+                }
+                file.writer = Some(writer);
+            }
+            Err(error) => file.complain(header.rank, &error),
+        }
+        file
+    }
+
+    fn flush(&mut self, rank: u32) {
+        if let Some(writer) = &mut self.writer
+            && let Err(error) = writer.flush()
+        {
+            self.writer = None;
+            self.complain(rank, &error);
+        }
+    }
+
+    fn complain(&self, rank: u32, error: &dyn std::error::Error) {
+        eprintln!(
+            "commtrace: rank {rank}: cannot write {}: {error}; the rest of the run is not recorded, the \
+             summary goes on",
+            self.path.display()
+        );
+    }
+}
+
+/// The same instant on the monotonic and the wall clock, and what the span times were read from.
+fn clock_anchor() -> Row<'static> {
+    let (start_ns, value) = (Some(clock::monotonic_ns()), Some(clock::unix_ns()));
+    let label = Some(clock::source_name());
+    Row { start_ns, value, label, ..Row::new(RowKind::Meta, meta::CLOCK_ANCHOR) }
+}

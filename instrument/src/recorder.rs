@@ -1,0 +1,267 @@
+//! What the layer, the application's threads and the writer thread share.
+
+use crate::config::Config;
+use crate::intern::Interner;
+use crate::queue::Queue;
+use crate::spans::{NO_STEP, SpanCell, SpanTable};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+/// Locks even if a thread panicked while holding the lock: what these locks guard is consistent after
+/// every single operation, and the library must not panic.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Counts of a recorder, taken from what the writer has seen.
+///
+/// After the guard's end `recorded + dropped` is the number of intervals whose span was entered and
+/// exited while recording was on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Intervals that reached the writer.
+    pub recorded: u64,
+    /// Intervals lost because `COMMTRACE_QUEUE` records were waiting for the writer.
+    pub dropped: u64,
+    /// Spans not followed because too many were alive at once.
+    pub untracked_spans: u64,
+}
+
+/// The step that is current for one rank.
+#[derive(Debug)]
+pub(crate) struct RankState {
+    pub step: AtomicI64,
+}
+
+/// The state shared by all parties of one recorder.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    /// Tells the thread-local halves of several recorders apart.
+    pub id: u64,
+    /// The process that created it; a forked child must not wait for a writer that it does not have.
+    pub pid: u32,
+    /// Spans are recorded. Cleared when the run is finished.
+    pub active: AtomicBool,
+    pub interner: Interner,
+    pub queue: Arc<Queue>,
+    pub tables: RwLock<Vec<Arc<SpanTable>>>,
+    pub overflow: Overflow,
+    pub recorded: AtomicU64,
+    pub wanted_steps: Option<Range<i64>>,
+    pub wanted_ranks: Option<Vec<u32>>,
+    ranks: Mutex<HashMap<u32, Arc<RankState>>>,
+    next_thread: AtomicU32,
+    communicators: Mutex<Vec<RegisteredCommunicator>>,
+    writer: OnceLock<Thread>,
+    control: Mutex<Control>,
+    changed: Condvar,
+}
+
+/// A communicator that waits to be written.
+#[derive(Debug, Clone)]
+pub(crate) struct RegisteredCommunicator {
+    pub rank: u32,
+    pub name: String,
+    pub ranks: Vec<u32>,
+    pub comm_rank: u32,
+}
+
+/// Requests to the writer and its answers.
+#[derive(Debug, Default)]
+pub(crate) struct Control {
+    /// Number of flushes asked for, and the last one done.
+    pub flush_wanted: u64,
+    pub flush_done: u64,
+    pub finish: bool,
+    /// The run never began: no report.
+    pub discard: bool,
+    pub done: bool,
+    /// What the finished run amounts to, for a caller that asks for it.
+    pub report: Option<commtrace_report::analyze::Report>,
+}
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
+impl Recorder {
+    pub fn new(config: &Config) -> Arc<Self> {
+        Arc::new(Self {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            pid: std::process::id(),
+            active: AtomicBool::new(true),
+            interner: Interner::new(),
+            queue: Arc::new(Queue::new(config.queue)),
+            tables: RwLock::default(),
+            overflow: Overflow::default(),
+            recorded: AtomicU64::new(0),
+            wanted_steps: config.steps.clone(),
+            wanted_ranks: config.ranks.clone(),
+            ranks: Mutex::default(),
+            next_thread: AtomicU32::new(0),
+            communicators: Mutex::new(crate::rank::take_early_communicators()),
+            writer: OnceLock::new(),
+            control: Mutex::default(),
+            changed: Condvar::new(),
+        })
+    }
+
+    pub fn rank_state(&self, rank: u32) -> Arc<RankState> {
+        let mut ranks = lock(&self.ranks);
+        Arc::clone(ranks.entry(rank).or_insert_with(|| Arc::new(RankState { step: AtomicI64::new(NO_STEP) })))
+    }
+
+    /// Registers the table of a new thread.
+    pub fn new_table(&self) -> Arc<SpanTable> {
+        let table = Arc::new(SpanTable::new(self.next_thread.fetch_add(1, Ordering::Relaxed)));
+        self.tables.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&table));
+        table
+    }
+
+    /// Forgets the tables of threads that have ended and whose spans are closed.
+    pub fn prune_tables(&self) {
+        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        tables.retain(|table| Arc::strong_count(table) > 1 || !table.is_empty());
+    }
+
+    pub fn register(&self, communicator: RegisteredCommunicator) {
+        lock(&self.communicators).push(communicator);
+    }
+
+    pub fn take_communicators(&self) -> Vec<RegisteredCommunicator> {
+        std::mem::take(&mut *lock(&self.communicators))
+    }
+
+    pub fn stats(&self) -> Stats {
+        Stats {
+            recorded: self.recorded.load(Ordering::Relaxed),
+            dropped: self.queue.dropped.load(Ordering::Relaxed),
+            untracked_spans: self.overflow.refused.load(Ordering::Relaxed),
+        }
+    }
+
+    pub fn set_writer(&self, thread: Thread) {
+        let _ = self.writer.set(thread);
+    }
+
+    pub fn wake_writer(&self) {
+        if let Some(thread) = self.writer.get() {
+            thread.unpark();
+        }
+    }
+
+    pub fn control(&self) -> MutexGuard<'_, Control> {
+        lock(&self.control)
+    }
+
+    /// Tells those who wait in [`Recorder::wait`] that something changed.
+    pub fn notify(&self) {
+        self.changed.notify_all();
+    }
+
+    /// Waits until `until` holds, at most for `timeout`. Returns whether it holds.
+    pub fn wait(&self, timeout: Duration, until: impl Fn(&Control) -> bool) -> bool {
+        let deadline = Instant::now() + timeout;
+        let mut control = self.control();
+        loop {
+            if until(&control) {
+                return true;
+            }
+            let now = Instant::now();
+            if now >= deadline {
+                return false;
+            }
+            control =
+                self.changed.wait_timeout(control, deadline - now).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Asks the writer to write what was recorded so far and waits for it.
+    pub fn flush(&self, timeout: Duration) -> bool {
+        if std::process::id() != self.pid {
+            return false;
+        }
+        let wanted = {
+            let mut control = self.control();
+            control.flush_wanted += 1;
+            control.flush_wanted
+        };
+        self.wake_writer();
+        self.wait(timeout, |control| control.flush_done >= wanted || control.done)
+    }
+
+    /// Ends recording, lets the writer close the files and write the reports, and waits for it.
+    pub fn finish(&self, timeout: Duration) -> bool {
+        if std::process::id() != self.pid {
+            return false;
+        }
+        self.active.store(false, Ordering::SeqCst);
+        self.control().finish = true;
+        self.wake_writer();
+        self.wait(timeout, |control| control.done)
+    }
+}
+
+/// Spans that found no place in their thread's table: many alive at once, or leaked.
+#[derive(Debug)]
+pub(crate) struct Overflow {
+    shards: [Mutex<HashMap<u64, Arc<SpanCell>>>; OVERFLOW_SHARDS],
+    len: AtomicUsize,
+    pub refused: AtomicU64,
+}
+
+const OVERFLOW_SHARDS: usize = 16;
+
+/// Spans kept here; leaking spans must not grow memory without bound.
+const MAX_OVERFLOW: usize = 65_536;
+
+impl Default for Overflow {
+    fn default() -> Self {
+        Self {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            len: AtomicUsize::new(0),
+            refused: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Overflow {
+    fn shard(&self, id: u64) -> MutexGuard<'_, HashMap<u64, Arc<SpanCell>>> {
+        lock(&self.shards[id as usize % OVERFLOW_SHARDS])
+    }
+
+    pub fn insert(&self, id: u64, cell: SpanCell) {
+        if self.len.load(Ordering::Relaxed) >= MAX_OVERFLOW {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        if self.shard(id).insert(id, Arc::new(cell)).is_none() {
+            self.len.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub fn find(&self, id: u64) -> Option<Arc<SpanCell>> {
+        if self.len.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        self.shard(id).get(&id).cloned()
+    }
+
+    pub fn remove(&self, id: u64) {
+        if self.len.load(Ordering::Relaxed) != 0 && self.shard(id).remove(&id).is_some() {
+            self.len.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Calls `visit` with every cell.
+    pub fn for_each(&self, mut visit: impl FnMut(&SpanCell)) {
+        if self.len.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        for shard in &self.shards {
+            lock(shard).values().for_each(|cell| visit(cell));
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The spans that are alive: their fields, found by span id without a lock.
+//!
+//! Each thread owns a small open-addressed table. Only the owner inserts; any thread may read a span
+//! that it holds, and close it, because a span's id is never reused while a reference to it exists.
+//! Fields are written before the id is published and change afterwards only through `Span::record`,
+//! so everything is a plain atomic and nothing here is `unsafe`.
+
+use crate::intern::{NO_SYM, Sym};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub(crate) const NO_U64: u64 = u64::MAX;
+pub(crate) const NO_U32: u32 = u32::MAX;
+pub(crate) const NO_STEP: i64 = i64::MIN;
+
+/// What a span is recorded as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// No kind, an unknown kind, or a rank or step that is not to be recorded.
+    Ignored = 0,
+    Compute = 1,
+    Comm = 2,
+    Step = 3,
+    /// A step that is not to be recorded but still is the current step of what runs in it.
+    UnrecordedStep = 4,
+}
+
+impl Kind {
+    fn from_bits(bits: u8) -> Self {
+        match bits {
+            1 => Self::Compute,
+            2 => Self::Comm,
+            3 => Self::Step,
+            4 => Self::UnrecordedStep,
+            _ => Self::Ignored,
+        }
+    }
+
+    pub fn is_step(self) -> bool {
+        matches!(self, Self::Step | Self::UnrecordedStep)
+    }
+
+    pub fn is_recorded(self) -> bool {
+        matches!(self, Self::Compute | Self::Comm | Self::Step)
+    }
+}
+
+/// The fields of a span that a record needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SpanFields {
+    pub kind: Kind,
+    pub rank: u32,
+    pub step: i64,
+    pub bytes: u64,
+    pub seq: u64,
+    /// Number of the span in this process.
+    pub span: u64,
+    pub name: Sym,
+    pub label: Sym,
+    pub comm: Sym,
+    pub stream: Sym,
+    pub dtype: Sym,
+    pub comm_size: u32,
+    pub comm_rank: u32,
+    pub peer: u32,
+}
+
+impl SpanFields {
+    pub fn new(name: Sym) -> Self {
+        Self {
+            kind: Kind::Ignored,
+            rank: NO_U32,
+            step: NO_STEP,
+            bytes: NO_U64,
+            seq: NO_U64,
+            span: NO_U64,
+            name,
+            label: NO_SYM,
+            comm: NO_SYM,
+            stream: NO_SYM,
+            dtype: NO_SYM,
+            comm_size: NO_U32,
+            comm_rank: NO_U32,
+            peer: NO_U32,
+        }
+    }
+}
+
+/// [`SpanFields`] that several threads may see.
+#[derive(Debug, Default)]
+pub(crate) struct SpanCell {
+    kind_rank: AtomicU64,
+    step: AtomicU64,
+    bytes: AtomicU64,
+    seq: AtomicU64,
+    span: AtomicU64,
+    name_label: AtomicU64,
+    comm_stream: AtomicU64,
+    dtype_size: AtomicU64,
+    rank_peer: AtomicU64,
+    /// Ticks at the latest entry, 0 while not entered: lets the writer see collectives that hang.
+    entered: AtomicU64,
+}
+
+fn pack(high: u32, low: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+fn unpack(both: u64) -> (u32, u32) {
+    ((both >> 32) as u32, both as u32)
+}
+
+impl SpanCell {
+    #[inline]
+    pub fn store(&self, fields: &SpanFields) {
+        let relaxed = Ordering::Relaxed;
+        self.kind_rank.store(pack(fields.kind as u32, fields.rank), relaxed);
+        self.step.store(fields.step as u64, relaxed);
+        self.bytes.store(fields.bytes, relaxed);
+        self.seq.store(fields.seq, relaxed);
+        self.span.store(fields.span, relaxed);
+        self.name_label.store(pack(fields.name, fields.label), relaxed);
+        self.comm_stream.store(pack(fields.comm, fields.stream), relaxed);
+        self.dtype_size.store(pack(fields.dtype, fields.comm_size), relaxed);
+        self.rank_peer.store(pack(fields.comm_rank, fields.peer), relaxed);
+    }
+
+    #[inline]
+    pub fn load(&self) -> SpanFields {
+        let relaxed = Ordering::Relaxed;
+        let (kind, rank) = unpack(self.kind_rank.load(relaxed));
+        let (name, label) = unpack(self.name_label.load(relaxed));
+        let (comm, stream) = unpack(self.comm_stream.load(relaxed));
+        let (dtype, comm_size) = unpack(self.dtype_size.load(relaxed));
+        let (comm_rank, peer) = unpack(self.rank_peer.load(relaxed));
+        SpanFields {
+            kind: Kind::from_bits(kind as u8),
+            rank,
+            step: self.step.load(relaxed) as i64,
+            bytes: self.bytes.load(relaxed),
+            seq: self.seq.load(relaxed),
+            span: self.span.load(relaxed),
+            name,
+            label,
+            comm,
+            stream,
+            dtype,
+            comm_size,
+            comm_rank,
+            peer,
+        }
+    }
+
+    #[inline]
+    pub fn kind(&self) -> Kind {
+        Kind::from_bits((self.kind_rank.load(Ordering::Relaxed) >> 32) as u8)
+    }
+
+    #[inline]
+    pub fn set_entered(&self, ticks: u64) {
+        self.entered.store(ticks, Ordering::Release);
+    }
+
+    /// Ticks since when the span is entered, if it is.
+    pub fn entered(&self) -> Option<u64> {
+        Some(self.entered.load(Ordering::Acquire)).filter(|&ticks| ticks != 0)
+    }
+}
+
+/// Home positions in a table, a power of two.
+const SLOTS: usize = 128;
+/// A span sits at most this far behind its home position.
+const WINDOW: usize = 8;
+
+/// The spans that one thread created and that are still alive.
+#[derive(Debug)]
+pub(crate) struct SpanTable {
+    /// Span ids, 0 where free. Apart from the cells, so that a probe reads one or two cache lines.
+    ids: Box<[AtomicU64]>,
+    cells: Box<[SpanCell]>,
+    /// Ticks since when the owning thread is inside a compute or comm span; 0 if it is not, 1 while
+    /// it is just reading the clock.
+    pub open_since: AtomicU64,
+    /// Number of the owning thread.
+    pub thread: u32,
+}
+
+impl SpanTable {
+    pub fn new(thread: u32) -> Self {
+        Self {
+            ids: (0..SLOTS + WINDOW).map(|_| AtomicU64::new(0)).collect(),
+            cells: (0..SLOTS + WINDOW).map(|_| SpanCell::default()).collect(),
+            open_since: AtomicU64::new(0),
+            thread,
+        }
+    }
+
+    #[inline]
+    fn home(id: u64) -> usize {
+        // Fibonacci hashing; registry ids are small and dense, or differ in high bits only.
+        (id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 57) as usize % SLOTS
+    }
+
+    /// The cell index of the span `id`, if it is in this table.
+    #[inline]
+    pub fn find(&self, id: u64) -> Option<usize> {
+        let home = Self::home(id);
+        let window = &self.ids[home..home + WINDOW];
+        let offset = window.iter().position(|slot| slot.load(Ordering::Acquire) == id)?;
+        Some(home + offset)
+    }
+
+    /// Inserts a span, only on the owning thread. `false` if its window is full.
+    #[inline]
+    pub fn insert(&self, id: u64, fields: &SpanFields) -> bool {
+        let home = Self::home(id);
+        let window = &self.ids[home..home + WINDOW];
+        let Some(offset) = window.iter().position(|slot| slot.load(Ordering::Acquire) == 0) else {
+            return false;
+        };
+        let cell = &self.cells[home + offset];
+        cell.store(fields);
+        cell.set_entered(0);
+        self.ids[home + offset].store(id, Ordering::Release);
+        true
+    }
+
+    #[inline]
+    pub fn cell(&self, index: usize) -> &SpanCell {
+        &self.cells[index]
+    }
+
+    /// Frees the position of a closed span.
+    #[inline]
+    pub fn remove(&self, index: usize) {
+        self.ids[index].store(0, Ordering::Release);
+    }
+
+    /// Whether no span of this table is alive.
+    pub fn is_empty(&self) -> bool {
+        self.ids.iter().all(|slot| slot.load(Ordering::Acquire) == 0)
+    }
+
+    /// The cells of the spans that are alive.
+    pub fn live(&self) -> impl Iterator<Item = &SpanCell> {
+        self.ids
+            .iter()
+            .zip(self.cells.iter())
+            .filter(|(id, _)| id.load(Ordering::Acquire) != 0)
+            .map(|(_, cell)| cell)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_survive_the_packing() {
+        let fields = SpanFields {
+            kind: Kind::Comm,
+            rank: 7,
+            step: -3,
+            bytes: 1 << 40,
+            seq: 0,
+            span: 99,
+            name: 1,
+            label: NO_SYM,
+            comm: 2,
+            stream: 3,
+            dtype: NO_SYM,
+            comm_size: 8,
+            comm_rank: NO_U32,
+            peer: 0,
+        };
+        let cell = SpanCell::default();
+        cell.store(&fields);
+        assert_eq!(cell.load(), fields);
+        assert_eq!(cell.kind(), Kind::Comm);
+    }
+
+    #[test]
+    fn a_full_window_refuses_and_a_removed_span_makes_room() {
+        let table = SpanTable::new(0);
+        let same_home: Vec<u64> =
+            (1..).filter(|&id| SpanTable::home(id) == SpanTable::home(1)).take(WINDOW + 1).collect();
+        for &id in &same_home[..WINDOW] {
+            assert!(table.insert(id, &SpanFields::new(id as u32)));
+        }
+        assert!(!table.insert(same_home[WINDOW], &SpanFields::new(0)));
+        let third = table.find(same_home[3]).unwrap();
+        assert_eq!(table.cell(third).load().name, same_home[3] as u32);
+        table.remove(third);
+        assert_eq!(table.find(same_home[3]), None);
+        assert!(table.insert(same_home[WINDOW], &SpanFields::new(0)));
+        assert!(!table.is_empty());
+        assert_eq!(table.live().count(), WINDOW);
+    }
+}

@@ -1,0 +1,320 @@
+//! The writer thread: from the threads' rings to record files and running aggregates.
+
+use crate::clock::{self, Anchor, Calibration};
+use crate::config::Config;
+use crate::intern::{NO_SYM, Sym};
+use crate::queue::RawRecord;
+use crate::record_files::RecordFiles;
+use crate::recorder::Recorder;
+use crate::shutdown::{self, Run};
+use crate::spans::{Kind, NO_STEP, NO_U32, NO_U64, SpanCell, SpanFields};
+use commtrace_report::aggregate::Aggregator;
+use commtrace_report::record::{Row, RowKind, meta};
+use rtrb::Consumer;
+use std::collections::{BTreeSet, HashSet};
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+pub(crate) struct Writer {
+    recorder: Arc<Recorder>,
+    config: Config,
+    rings: Vec<Consumer<RawRecord>>,
+    /// A copy of the interner's strings, read without a lock.
+    strings: Vec<Arc<str>>,
+    calibration: Calibration,
+    last_anchor: Instant,
+    files: Option<RecordFiles>,
+    aggregator: Aggregator,
+    /// Ranks that recorded something.
+    ranks: BTreeSet<u32>,
+    /// Spans that were written as open, so that each is written once.
+    announced: HashSet<u64>,
+    /// Drops already written as rows.
+    dropped_written: u64,
+    untracked_written: u64,
+    since_advance: usize,
+}
+
+/// A collective that is still open after this long is written as open, even between long flushes.
+const OPEN_AFTER: Duration = Duration::from_secs(1);
+
+/// Time between anchors: extending the last pair by this much costs nanoseconds.
+const ANCHOR_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Records after which the aggregates are brought up to date, whatever the flush interval.
+const ADVANCE_AFTER: usize = 1 << 16;
+
+impl Writer {
+    /// Starts the thread.
+    pub fn spawn(recorder: Arc<Recorder>, config: Config, files: Option<RecordFiles>) -> io::Result<()> {
+        let calibration = Calibration::new(Anchor::now());
+        let aggregator = Aggregator::new(Default::default());
+        let shared = Arc::clone(&recorder);
+        let thread = std::thread::Builder::new().name("commtrace-writer".to_owned()).spawn(move || {
+            let mut writer = Self {
+                recorder: Arc::clone(&shared),
+                config,
+                rings: Vec::new(),
+                strings: Vec::new(),
+                calibration,
+                last_anchor: Instant::now(),
+                files,
+                aggregator,
+                ranks: BTreeSet::new(),
+                announced: HashSet::new(),
+                dropped_written: 0,
+                untracked_written: 0,
+                since_advance: 0,
+            };
+            writer.ranks.extend(writer.config.launch.rank);
+            // A fault of ours must neither take the application down nor let its end wait.
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || writer.run()));
+            if outcome.is_err() {
+                shared.active.store(false, Ordering::SeqCst);
+                eprintln!("commtrace: the writer thread failed; the run is no longer recorded. This is a bug of commtrace.");
+            }
+            shared.control().done = true;
+            shared.notify();
+        })?;
+        recorder.set_writer(thread.thread().clone());
+        Ok(())
+    }
+
+    fn run(mut self) {
+        let mut next_flush = Instant::now() + self.config.flush;
+        loop {
+            std::thread::park_timeout(next_flush.saturating_duration_since(Instant::now()));
+            let (flush_wanted, flush_done, finish, discard) = {
+                let control = self.recorder.control();
+                (control.flush_wanted, control.flush_done, control.finish, control.discard)
+            };
+            if finish {
+                if !discard {
+                    self.finish();
+                }
+                return;
+            }
+            if flush_wanted > flush_done || Instant::now() >= next_flush {
+                self.flush();
+                next_flush = Instant::now() + self.config.flush;
+                if flush_wanted > flush_done {
+                    self.recorder.control().flush_done = flush_wanted;
+                    self.recorder.notify();
+                }
+            } else {
+                self.drain();
+            }
+        }
+    }
+
+    /// Takes everything out of the rings. Returns the instant before which all intervals have been
+    /// seen, `None` if a thread was just entering a span.
+    fn drain(&mut self) -> Option<i64> {
+        // Before the rings are looked at: what ends later starts after this.
+        let watermark = self.watermark();
+        self.rings.extend(self.recorder.queue.take_new_rings());
+        self.take_anchor();
+        let mut rings = std::mem::take(&mut self.rings);
+        let mut drained = 0;
+        for ring in &mut rings {
+            // Only what is there now: a busy thread must not keep the others waiting.
+            let ready = ring.slots();
+            if let Ok(chunk) = ring.read_chunk(ready) {
+                drained += ready;
+                for record in chunk {
+                    self.accept(&record);
+                }
+            }
+        }
+        // A ring is left for good when its thread ended or moved on to a larger one.
+        rings.retain(|ring| !(ring.is_abandoned() && ring.is_empty()));
+        self.rings = rings;
+        self.recorder.recorded.fetch_add(drained as u64, Ordering::Relaxed);
+        self.since_advance += drained;
+        let watermark = watermark.map(|ticks| self.calibration.to_ns(ticks));
+        if let Some(watermark) = watermark
+            && self.since_advance >= ADVANCE_AFTER
+        {
+            self.advance(watermark);
+        }
+        watermark
+    }
+
+    fn watermark(&self) -> Option<u64> {
+        let now = clock::ticks();
+        let tables = self.recorder.tables.read().unwrap_or_else(PoisonError::into_inner);
+        tables.iter().map(|table| table.open_since.load(Ordering::SeqCst)).try_fold(now, |earliest, since| {
+            match since {
+                0 => Some(earliest),
+                1 => None,
+                since => Some(earliest.min(since)),
+            }
+        })
+    }
+
+    fn advance(&mut self, watermark_ns: i64) {
+        self.aggregator.advance(watermark_ns);
+        self.since_advance = 0;
+    }
+
+    fn take_anchor(&mut self) {
+        if self.last_anchor.elapsed() >= ANCHOR_INTERVAL || self.calibration.is_single() {
+            self.calibration.push(Anchor::now());
+            self.last_anchor = Instant::now();
+        }
+    }
+
+    fn accept(&mut self, record: &RawRecord) {
+        let fields = &record.fields;
+        let kind = match fields.kind {
+            Kind::Compute => RowKind::Compute,
+            Kind::Comm => RowKind::Comm,
+            Kind::Step => RowKind::Step,
+            Kind::Ignored | Kind::UnrecordedStep => return,
+        };
+        self.update_strings(fields);
+        let start_ns = self.calibration.to_ns(record.start);
+        let dur_ns = self.calibration.to_ns(record.end).saturating_sub(start_ns).max(0);
+        let row = Row {
+            dur_ns: Some(dur_ns),
+            thread: Some(record.thread),
+            ..row(kind, fields, start_ns, &self.strings)
+        };
+        self.aggregator.push(fields.rank, &row);
+        if let Some(files) = &mut self.files {
+            files.push(fields.rank, &row);
+        }
+        self.ranks.insert(fields.rank);
+    }
+
+    /// Fetches strings that were interned since the last time, if `fields` has one of them.
+    fn update_strings(&mut self, fields: &SpanFields) {
+        let known = self.strings.len() as Sym;
+        let is_new = |sym: Sym| sym != NO_SYM && sym >= known;
+        if [fields.name, fields.label, fields.comm, fields.stream, fields.dtype].into_iter().any(is_new) {
+            self.recorder.interner.extend(&mut self.strings);
+        }
+    }
+
+    fn flush(&mut self) {
+        self.calibration.push(Anchor::now());
+        self.last_anchor = Instant::now();
+        if let Some(watermark) = self.drain() {
+            self.advance(watermark);
+        }
+        self.write_open_spans(self.config.flush.max(OPEN_AFTER));
+        self.write_learned();
+        if let Some(files) = &mut self.files {
+            files.flush();
+        }
+        self.recorder.prune_tables();
+    }
+
+    /// Writes the collectives and steps that are entered since at least `age`: if the process is
+    /// killed, this is how the report knows what it hung in.
+    fn write_open_spans(&mut self, age: Duration) {
+        let Some(files) = &mut self.files else { return };
+        let now = clock::monotonic_ns();
+        let age_ns = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
+        let mut open: Vec<(u64, SpanFields)> = Vec::new();
+        let mut collect = |cell: &SpanCell| {
+            if let Some(since) = cell.entered() {
+                let fields = cell.load();
+                if matches!(fields.kind, Kind::Comm | Kind::Step) {
+                    open.push((since, fields));
+                }
+            }
+        };
+        {
+            let tables = self.recorder.tables.read().unwrap_or_else(PoisonError::into_inner);
+            tables.iter().flat_map(|table| table.live()).for_each(&mut collect);
+        }
+        self.recorder.overflow.for_each(&mut collect);
+        self.announced.retain(|span| open.iter().any(|(_, fields)| fields.span == *span));
+        self.recorder.interner.extend(&mut self.strings);
+        for (since, fields) in &open {
+            let start_ns = self.calibration.to_ns(*since);
+            if now.saturating_sub(start_ns) >= age_ns && self.announced.insert(fields.span) {
+                files.push(fields.rank, &row(RowKind::Open, fields, start_ns, &self.strings));
+            }
+        }
+    }
+
+    /// Writes communicators and losses that became known.
+    fn write_learned(&mut self) {
+        let stats = self.recorder.stats();
+        let lost = [
+            ("queue full", stats.dropped, &mut self.dropped_written),
+            ("too many spans alive", stats.untracked_spans, &mut self.untracked_written),
+        ];
+        for (reason, total, written) in lost {
+            let new = total - *written;
+            if new == 0 {
+                continue;
+            }
+            *written = total;
+            self.aggregator.dropped(new);
+            // Losses are counted per process; the first rank's file carries them.
+            if let (Some(files), Some(&rank)) = (&mut self.files, self.ranks.first()) {
+                let value = i64::try_from(new).ok();
+                files.push_meta(
+                    rank,
+                    &Row { value, label: Some(reason), ..Row::new(RowKind::Meta, meta::DROPPED) },
+                );
+            }
+        }
+        for communicator in self.recorder.take_communicators() {
+            let members: Vec<String> = communicator.ranks.iter().map(u32::to_string).collect();
+            let members = members.join(",");
+            let row = Row {
+                label: Some(&members),
+                comm: Some(&communicator.name),
+                comm_size: u32::try_from(communicator.ranks.len()).ok(),
+                comm_rank: Some(communicator.comm_rank),
+                ..Row::new(RowKind::Meta, meta::COMMUNICATOR)
+            };
+            let wanted = self.recorder.wanted_ranks.as_ref();
+            if let Some(files) = &mut self.files
+                && wanted.is_none_or(|ranks| ranks.contains(&communicator.rank))
+            {
+                files.push_meta(communicator.rank, &row);
+            }
+        }
+    }
+
+    fn finish(mut self) {
+        self.flush();
+        // Threads that were pushing when recording was switched off.
+        while self.rings.iter().any(|ring| !ring.is_empty()) {
+            self.drain();
+        }
+        self.write_open_spans(Duration::ZERO);
+        self.write_learned();
+        let run = Run { recorder: self.recorder, config: self.config, files: self.files, ranks: self.ranks };
+        shutdown::report(run, self.aggregator);
+    }
+}
+
+/// The columns that come from a span's fields.
+fn row<'a>(kind: RowKind, fields: &SpanFields, start_ns: i64, strings: &'a [Arc<str>]) -> Row<'a> {
+    let text = |sym: Sym| strings.get(sym as usize).map(|text| &**text);
+    let small = |number: u32| (number != NO_U32).then_some(number);
+    let large = |number: u64| (number != NO_U64).then_some(number);
+    Row {
+        label: text(fields.label),
+        start_ns: Some(start_ns),
+        bytes: large(fields.bytes),
+        comm: text(fields.comm),
+        comm_size: small(fields.comm_size),
+        comm_rank: small(fields.comm_rank),
+        seq: large(fields.seq),
+        peer: small(fields.peer),
+        dtype: text(fields.dtype),
+        stream: text(fields.stream),
+        step: (fields.step != NO_STEP).then_some(fields.step),
+        span: large(fields.span),
+        ..Row::new(kind, text(fields.name).unwrap_or(""))
+    }
+}
