@@ -1,6 +1,6 @@
 //! Messages to batches of rows.
 
-use super::frame::{Frame, check};
+use super::frame::{Frame, check_columns, check_texts};
 use crate::record::{Header, HeaderError, RowKind, schema};
 use crate::timeline::{Names, Sym};
 use arrow_array::cast::AsArray;
@@ -11,7 +11,7 @@ use arrow_buffer::ArrowNativeType;
 use arrow_ipc::MessageHeader;
 use arrow_ipc::convert::try_fb_to_schema;
 use arrow_ipc::reader::{read_dictionary, read_record_batch};
-use arrow_schema::SchemaRef;
+use arrow_schema::{DataType, SchemaRef};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -40,6 +40,8 @@ pub(super) enum Decoded {
 /// Decodes the messages behind the schema.
 pub(super) struct Decoder {
     schema: SchemaRef,
+    /// Bytes of each column's values.
+    widths: Vec<u64>,
     dictionaries: HashMap<i64, ArrayRef>,
 }
 
@@ -56,21 +58,35 @@ impl Decoder {
         .map_err(Fault::Stream)?;
         let metadata = schema.metadata().clone().into_iter().collect();
         let header = Header::from_metadata(&metadata).map_err(Fault::Header)?;
-        for wanted in self::schema().fields() {
-            match schema.field_with_name(wanted.name()) {
-                Ok(field) if field.data_type() == wanted.data_type() => {}
-                Ok(field) => {
-                    let (name, found) = (wanted.name(), field.data_type());
-                    let what = format!(
-                        "its column `{name}` is of type {found}, a record file's is {}",
-                        wanted.data_type()
-                    );
-                    return Err(Fault::Stream(what));
-                }
-                Err(_) => return Err(Fault::Stream(format!("it has no column `{}`", wanted.name()))),
-            }
+        let wanted = self::schema();
+        if schema.fields().len() != wanted.fields().len() {
+            let what = format!(
+                "it has {} columns, a record file has {}",
+                schema.fields().len(),
+                wanted.fields().len()
+            );
+            return Err(Fault::Stream(what));
         }
-        Ok((Self { schema: Arc::new(schema), dictionaries: HashMap::new() }, header))
+        let mut widths = Vec::new();
+        for (field, wanted) in schema.fields().iter().zip(wanted.fields()) {
+            if field.name() != wanted.name() || field.data_type() != wanted.data_type() {
+                let what = format!(
+                    "it has column `{}` of type {} where a record file has `{}` of type {}",
+                    field.name(),
+                    field.data_type(),
+                    wanted.name(),
+                    wanted.data_type()
+                );
+                return Err(Fault::Stream(what));
+            }
+            let values = match field.data_type() {
+                DataType::Dictionary(key, _) => key,
+                other => other,
+            };
+            widths.push(values.primitive_width().unwrap_or(1) as u64);
+        }
+        let decoder = Self { schema: Arc::new(schema), widths, dictionaries: HashMap::new() };
+        Ok((decoder, header))
     }
 
     /// Decodes one message.
@@ -85,7 +101,7 @@ impl Decoder {
                 let dictionaries = &mut self.dictionaries;
                 guard(|| {
                     let data = dictionary.data().ok_or("a dictionary without data")?;
-                    check(&data, &frame.body)?;
+                    check_texts(&data, &frame.body)?;
                     read_dictionary(&frame.body, dictionary, &self.schema, dictionaries, &version)
                         .map_err(|error| error.to_string())
                 })
@@ -99,7 +115,7 @@ impl Decoder {
                 };
                 let rows = u64::try_from(batch.length()).unwrap_or(0);
                 guard(|| {
-                    check(&batch, &frame.body)?;
+                    check_columns(&batch, &frame.body, &self.widths)?;
                     let schema = Arc::clone(&self.schema);
                     let batch =
                         read_record_batch(&frame.body, batch, schema, &self.dictionaries, None, &version)

@@ -138,9 +138,37 @@ impl<R: Read> Frames<R> {
     }
 }
 
-/// Whether everything that `batch` refers to lies within `body` and is of a size that its bytes can
-/// have, so that decoding it neither panics nor allocates beyond a multiple of the file.
-pub(super) fn check(batch: &RecordBatch<'_>, body: &[u8]) -> Result<(), String> {
+/// Whether the columns of `batch`, whose values are `widths` bytes wide, lie within `body` and have the
+/// sizes that its rows need: the decoder takes that for granted, and a size in a damaged file may be
+/// petabytes.
+pub(super) fn check_columns(batch: &RecordBatch<'_>, body: &[u8], widths: &[u64]) -> Result<(), String> {
+    let rows = check_rows(batch)?;
+    let buffers = batch.buffers().ok_or("a batch without columns")?;
+    if buffers.len() != 2 * widths.len() {
+        return Err(format!("a batch of {} buffers", buffers.len()));
+    }
+    for (column, &width) in widths.iter().enumerate() {
+        check_validity(decoded_size(batch, buffers.get(2 * column), body)?, rows)?;
+        check_values(decoded_size(batch, buffers.get(2 * column + 1), body)?, rows, width)?;
+    }
+    Ok(())
+}
+
+/// As [`check_columns`] for the texts of a dictionary.
+pub(super) fn check_texts(batch: &RecordBatch<'_>, body: &[u8]) -> Result<(), String> {
+    let rows = check_rows(batch)?;
+    let buffers = batch.buffers().filter(|buffers| buffers.len() == 3);
+    let buffers = buffers.ok_or("a dictionary that is not of texts")?;
+    check_validity(decoded_size(batch, buffers.get(0), body)?, rows)?;
+    let offsets = decoded_size(batch, buffers.get(1), body)?;
+    // No offsets at all stand for an empty dictionary.
+    if offsets != 0 || rows != 0 {
+        check_values(offsets, rows + 1, 4)?;
+    }
+    decoded_size(batch, buffers.get(2), body).map(|_| ())
+}
+
+fn check_rows(batch: &RecordBatch<'_>) -> Result<u64, String> {
     let rows = batch.length();
     if !(0..=MAX_ROWS).contains(&rows) {
         return Err(format!("a batch of {rows} rows"));
@@ -154,24 +182,45 @@ pub(super) fn check(batch: &RecordBatch<'_>, body: &[u8]) -> Result<(), String> 
             ));
         }
     }
-    for buffer in batch.buffers().into_iter().flatten() {
-        let bytes = usize::try_from(buffer.offset())
-            .ok()
-            .zip(usize::try_from(buffer.length()).ok())
-            .and_then(|(offset, length)| body.get(offset..offset.checked_add(length)?))
-            .ok_or("a column that lies outside its message")?;
-        if bytes.is_empty() || batch.compression().is_none() {
-            continue;
-        }
-        let Some((prefix, data)) = bytes.split_first_chunk::<8>() else {
-            return Err("a compressed column without its length".into());
-        };
-        // -1 says that the bytes behind are not compressed.
-        let size = i64::from_le_bytes(*prefix);
-        let most = (data.len() as u64).saturating_mul(LZ4_MAX_RATIO);
-        if size != -1 && !u64::try_from(size).is_ok_and(|size| size <= most) {
-            return Err(format!("a column that claims {size} bytes, compressed to {}", data.len()));
-        }
+    Ok(rows.unsigned_abs())
+}
+
+/// A bit per row, or nothing where no row is null.
+fn check_validity(size: u64, rows: u64) -> Result<(), String> {
+    if size != 0 && size < rows.div_ceil(8) {
+        return Err(format!("{size} bytes of validity for {rows} rows"));
     }
     Ok(())
+}
+
+fn check_values(size: u64, rows: u64, width: u64) -> Result<(), String> {
+    if size < rows * width || !size.is_multiple_of(width) {
+        return Err(format!("a column of {size} bytes for {rows} values of {width}"));
+    }
+    Ok(())
+}
+
+/// The size of a column's buffer once decompressed.
+fn decoded_size(batch: &RecordBatch<'_>, buffer: &arrow_ipc::Buffer, body: &[u8]) -> Result<u64, String> {
+    let bytes = usize::try_from(buffer.offset())
+        .ok()
+        .zip(usize::try_from(buffer.length()).ok())
+        .and_then(|(offset, length)| body.get(offset..offset.checked_add(length)?))
+        .ok_or("a column that lies outside its message")?;
+    if bytes.is_empty() || batch.compression().is_none() {
+        return Ok(bytes.len() as u64);
+    }
+    let Some((prefix, data)) = bytes.split_first_chunk::<8>() else {
+        return Err("a compressed column without its length".into());
+    };
+    let size = i64::from_le_bytes(*prefix);
+    // The bytes behind are not compressed.
+    if size == -1 {
+        return Ok(data.len() as u64);
+    }
+    let most = (data.len() as u64).saturating_mul(LZ4_MAX_RATIO);
+    match u64::try_from(size) {
+        Ok(size) if size <= most => Ok(size),
+        _ => Err(format!("a column that claims {size} bytes, compressed to {}", data.len())),
+    }
 }
