@@ -50,7 +50,7 @@ pub fn analyze(timeline: &Timeline, options: &AnalyzeOptions) -> Report {
         })
         .collect();
     let mut warnings = timeline.warnings.clone();
-    let cross_rank = cross_rank(&timeline.names, &selected, &covers, &mut warnings);
+    let cross_rank = cross_rank(timeline, &selected, &covers, &mut warnings);
     let inputs = inputs(timeline, &mut warnings);
     assemble(ranks, cross_rank, inputs, warnings, options)
 }

@@ -4,7 +4,7 @@ use super::cross_rank::{CrossRank, CrossRankAccumulator, Member, Position, Unmat
 use super::filter::Selected;
 use super::interval::Cover;
 use super::last_arrival_ns;
-use crate::timeline::{Comm, Names, Sym};
+use crate::timeline::{Comm, Names, Sym, Timeline};
 use indexmap::IndexMap;
 use std::collections::{BTreeSet, HashMap};
 
@@ -47,7 +47,7 @@ struct Part {
 /// The figures across the selected tracks, whose compute is `covers`. `None` if there are not two ranks
 /// on one known clock with a collective in common; `warnings` says why where that is not obvious.
 pub(super) fn cross_rank(
-    names: &Names,
+    timeline: &Timeline,
     selected: &[Selected<'_>],
     covers: &[Cover],
     warnings: &mut Vec<String>,
@@ -73,7 +73,7 @@ pub(super) fn cross_rank(
         return None;
     }
 
-    let mut matching = Matching::new(names, selected, covers);
+    let mut matching = Matching::new(timeline, selected, covers);
     let parts = matching.collect();
     for group in parts.chunk_by(|a, b| (a.comm, a.seq) == (b.comm, b.seq)) {
         matching.add(group);
@@ -107,6 +107,8 @@ struct Communicator {
 
 struct Matching<'a> {
     names: &'a Names,
+    /// Ranks of communicators, where an input lists them.
+    members: &'a IndexMap<Sym, Vec<u32>>,
     selected: &'a [Selected<'a>],
     covers: &'a [Cover],
     communicators: HashMap<Sym, Communicator>,
@@ -118,9 +120,10 @@ struct Matching<'a> {
 }
 
 impl<'a> Matching<'a> {
-    fn new(names: &'a Names, selected: &'a [Selected<'a>], covers: &'a [Cover]) -> Self {
+    fn new(timeline: &'a Timeline, selected: &'a [Selected<'a>], covers: &'a [Cover]) -> Self {
         Self {
-            names,
+            names: &timeline.names,
+            members: &timeline.communicators,
             selected,
             covers,
             communicators: HashMap::new(),
@@ -176,11 +179,7 @@ impl<'a> Matching<'a> {
             .collect();
         let (Some(part), Some((_, first))) = (group.first(), events.first()) else { return };
         let op = self.names.get(first.op);
-        let communicator = self.communicators.get(&part.comm);
-        let size = communicator.map_or(events.len(), |known| match known.size {
-            Some(size) => size as usize,
-            None => known.tracks.len(),
-        });
+        let size = self.size(part.comm).unwrap_or(events.len());
         if let Some(reason) = self.objection(op, &events, size) {
             self.leave_out(part, op, reason, &events);
             return;
@@ -208,6 +207,14 @@ impl<'a> Matching<'a> {
             self.list(part, op, UnmatchedReason::MembersMissing, &events);
         }
         self.accumulator.add(op, position, &members, complete);
+    }
+
+    /// Number of members: as recorded, else as many as were seen.
+    fn size(&self, comm: Sym) -> Option<usize> {
+        let seen = self.communicators.get(&comm)?;
+        let recorded = seen.size.map(|size| size as usize);
+        let listed = self.members.get(&comm).map(Vec::len).filter(|&listed| listed > 0);
+        Some(recorded.or(listed).unwrap_or(seen.tracks.len()))
     }
 
     /// Why these events are not one collective with at least two ranks.
