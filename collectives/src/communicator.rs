@@ -212,6 +212,7 @@ pub trait Communicator {
     ) -> Pending<(Self::Owned<T>, Self::Owned<T>)>;
 
     /// Non-blocking [`broadcast`](Self::broadcast).
+    #[expect(clippy::type_complexity, reason = "the same tuple as in the other calls, with an optional send")]
     fn broadcast_async<T: Element>(
         &self,
         send: Option<Self::Owned<T>>,

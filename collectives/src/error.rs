@@ -93,11 +93,11 @@ pub enum Error {
         /// The ranks that did not come.
         missing: Vec<u32>,
     },
-    /// A rank is gone and will never make the call. The communicator is broken.
+    /// A rank that should take part is gone. The communicator is broken.
     #[error("{call}: rank {rank} {}", if *.panicked {
-        "panicked before it made the call"
+        "is gone: its thread panicked"
     } else {
-        "dropped its communicator before it made the call"
+        "is gone: it dropped its communicator"
     })]
     RankLost {
         /// The call.

@@ -46,6 +46,7 @@ pub(super) struct Core {
 struct State {
     gathering: HashMap<Key, Gathering>,
     gone: Box<[Option<Departure>]>,
+    first_panicked: Option<usize>,
     asleep: Box<[bool]>,
     broken: Option<Arc<Error>>,
 }
@@ -108,6 +109,7 @@ impl Core {
             state: Mutex::new(State {
                 gathering: HashMap::new(),
                 gone: vec![None; size].into(),
+                first_panicked: None,
                 asleep: vec![false; size].into(),
                 broken: None,
             }),
@@ -170,9 +172,9 @@ impl Core {
         if all_here {
             self.start(&mut state, &posted.round);
         } else {
-            let mut missing = state.gathering.get(&key).into_iter().flat_map(Gathering::missing);
-            let lost = missing.find_map(|rank| self.lost(&state, rank, key, op));
-            drop(missing);
+            // The rank itself is gone if it panicked with calls still to be made.
+            let missing = state.gathering.get(&key).into_iter().flat_map(Gathering::missing);
+            let lost = missing.chain([rank]).find_map(|rank| self.lost(&state, rank, key, op));
             if let Some(error) = lost {
                 self.break_with(&mut state, error);
             }
@@ -243,24 +245,34 @@ impl Core {
         state.broken.get_or_insert_with(|| Arc::new(error));
     }
 
-    /// `rank` will make no further call.
+    /// `rank` will make no further call. If it panicked, those that it already waits in end as well.
     pub(super) fn leave(&self, rank: usize, how: Departure) {
         let mut state = self.lock();
         match state.gone.get_mut(rank) {
             Some(gone @ None) => *gone = Some(how),
             _ => return,
         }
-        let waits_for_it = state
+        if how == Departure::Panicked {
+            state.first_panicked.get_or_insert(rank);
+        }
+        let ended = state
             .gathering
             .iter()
-            .filter(|(_, gathering)| gathering.missing().any(|missing| missing == rank))
+            .filter(|(_, gathering)| {
+                how == Departure::Panicked || gathering.missing().any(|missing| missing == rank)
+            })
             .map(|(key, gathering)| (*key, gathering.op()))
             .min_by_key(|(key, _)| *key);
-        if let Some((key, op)) = waits_for_it
+        if let Some((key, op)) = ended
             && let Some(error) = self.lost(&state, rank, key, op)
         {
             self.break_with(&mut state, error);
         }
+    }
+
+    /// The rank that panicked before others did, perhaps as a consequence.
+    pub(super) fn first_panicked(&self) -> Option<usize> {
+        self.lock().first_panicked
     }
 
     fn lost(&self, state: &State, rank: usize, key: Key, op: Op) -> Option<Error> {

@@ -1,9 +1,8 @@
 //! Making the communicators of a world, and threads for its ranks.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -98,32 +97,32 @@ impl LocalBuilder {
     pub fn run<R: Send>(self, rank: impl Fn(LocalComm) -> R + Sync) -> Vec<R> {
         let comms = self.build();
         let streams: Vec<_> = comms.iter().map(|comm| Arc::clone(&comm.stream)).collect();
-        let first_panic: Mutex<Option<Box<dyn Any + Send>>> = Mutex::new(None);
-        let results: Vec<Option<R>> = thread::scope(|scope| {
+        let core = comms.first().map(|comm| Arc::clone(&comm.core));
+        let outcomes: Vec<thread::Result<R>> = thread::scope(|scope| {
+            let rank = &rank;
             let threads: Vec<_> = comms
                 .into_iter()
                 .map(|comm| {
-                    let (rank, first_panic) = (&rank, &first_panic);
                     scope.spawn(move || {
                         let _scope = rank_scope(comm.global_rank());
-                        // Caught here and not at the join, which happens in the order of ranks.
-                        catch_unwind(AssertUnwindSafe(|| rank(comm)))
-                            .map_err(|panic| {
-                                first_panic
-                                    .lock()
-                                    .unwrap_or_else(PoisonError::into_inner)
-                                    .get_or_insert(panic);
-                            })
-                            .ok()
+                        rank(comm)
                     })
                 })
                 .collect();
-            threads.into_iter().map(|thread| thread.join().ok().flatten()).collect()
+            threads.into_iter().map(|thread| thread.join()).collect()
         });
         streams.iter().for_each(|stream| stream.drain());
-        if let Some(panic) = first_panic.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            resume_unwind(panic);
+        let first = core.and_then(|core| core.first_panicked());
+        let (mut results, mut panics) = (Vec::with_capacity(outcomes.len()), Vec::new());
+        for (rank, outcome) in outcomes.into_iter().enumerate() {
+            match outcome {
+                Ok(result) => results.push(result),
+                Err(panic) => panics.push((first != Some(rank), panic)),
+            }
         }
-        results.into_iter().flatten().collect()
+        match panics.into_iter().min_by_key(|(later, _)| *later) {
+            Some((_, panic)) => resume_unwind(panic),
+            None => results,
+        }
     }
 }
