@@ -1,2 +1,29 @@
-//! The `commtrace` command.
-fn main() {}
+//! The `commtrace` command: reports from records and traces. Thin over the libraries.
+//!
+//! Results go to stdout, messages to stderr. Exit status: 0, 1 for a failed run, 2 for bad usage.
+
+mod args;
+mod estimate;
+mod failure;
+mod output;
+mod report;
+
+use args::{Cli, Command};
+use clap::Parser;
+use failure::Failure;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Report(args) => report::run(&args),
+        Command::Estimate(args) => estimate::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Usage(error)) => error.exit(),
+        Err(Failure::Run(error)) => {
+            failure::print(error.as_ref());
+            ExitCode::FAILURE
+        }
+    }
+}
