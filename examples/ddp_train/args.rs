@@ -1,0 +1,111 @@
+//! The command line.
+
+use clap::{CommandFactory, Parser, ValueEnum, error::ErrorKind};
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Data-parallel training of a small network on the wine quality data set, traced by commtrace.
+///
+/// With no variable set the run ends with commtrace's summary on stderr; COMMTRACE_DIR=DIR records it
+/// into DIR, COMMTRACE=off switches tracing off. The exit status is 1 if the loss did not fall or the
+/// ranks' weights differ.
+#[derive(Debug, Parser)]
+#[command(name = "ddp_train")]
+pub struct Args {
+    /// Number of ranks.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = at_least_one)]
+    pub ranks: usize,
+
+    /// Number of training steps.
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = at_least_one)]
+    pub steps: usize,
+
+    /// Samples per rank and step.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = at_least_one)]
+    pub batch: usize,
+
+    /// Width of the three hidden layers.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = at_least_one)]
+    pub hidden: usize,
+
+    /// When gradients are averaged: beside backward (`on`), or blocking after it (`off`).
+    #[arg(long, value_enum, default_value_t = Overlap::Off)]
+    pub overlap: Overlap,
+
+    /// Gradients are averaged in buckets of at least this many KiB (the last may be smaller).
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = at_least_one)]
+    pub bucket_kib: usize,
+
+    /// Rank R computes MS milliseconds longer in every step (it sleeps in a compute span, so that the
+    /// other ranks keep their cores).
+    #[arg(long, value_name = "R:MS")]
+    pub slow_rank: Option<SlowRank>,
+
+    /// Step size of SGD; its momentum is 0.9.
+    #[arg(long, value_name = "RATE", default_value_t = 0.01, value_parser = learning_rate)]
+    pub learning_rate: f32,
+
+    /// What carries the collectives: `local` is threads of this process.
+    #[arg(long, value_enum, default_value_t = Backend::Local)]
+    pub backend: Backend,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Overlap {
+    On,
+    Off,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Backend {
+    Local,
+}
+
+/// A rank that computes longer.
+#[derive(Debug, Clone, Copy)]
+pub struct SlowRank {
+    pub rank: usize,
+    pub delay: Duration,
+}
+
+impl FromStr for SlowRank {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parse = || {
+            let (rank, milliseconds) = text.split_once(':')?;
+            let seconds = milliseconds.trim().parse::<f64>().ok()? / 1e3;
+            let delay = Duration::try_from_secs_f64(seconds).ok()?;
+            Some(Self { rank: rank.trim().parse().ok()?, delay })
+        };
+        parse().ok_or_else(|| "expected a rank and milliseconds such as 1:20".to_owned())
+    }
+}
+
+impl Args {
+    /// The arguments; ends the process with a message and status 2 if they are wrong.
+    pub fn from_command_line() -> Self {
+        let args = Self::parse();
+        if let Some(SlowRank { rank, .. }) = args.slow_rank
+            && rank >= args.ranks
+        {
+            let text = format!("--slow-rank {rank}: the ranks are 0 to {}", args.ranks - 1);
+            Self::command().error(ErrorKind::ValueValidation, text).exit();
+        }
+        args
+    }
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number @ 1..=1_000_000) => Ok(number),
+        _ => Err("expected a whole number from 1 to 1000000".to_owned()),
+    }
+}
+
+fn learning_rate(text: &str) -> Result<f32, String> {
+    match text.parse::<f32>() {
+        Ok(rate) if rate > 0.0 && rate.is_finite() => Ok(rate),
+        _ => Err("expected a number above 0".to_owned()),
+    }
+}
