@@ -40,7 +40,7 @@ pub use hotspot::{OpHotspot, export_hotspot_events, find_priority_hotspot};
 pub use interval::{Cover, duration_ns, overlaps_ns};
 pub use matching::is_synchronizing;
 pub use profiler::{CommProfiler, IntervalError, TimelineRecord};
-pub use report::{InputReport, REPORT_SCHEMA_VERSION, RankReport, Report, UntimedReport};
+pub use report::{InputReport, REPORT_SCHEMA_VERSION, RankReport, Report, RuleReport, UntimedReport};
 pub use steps::StepFigures;
 pub use summary::{OpSummary, Summary, SummaryBuilder};
 pub use wall::Wall;

@@ -1,8 +1,8 @@
 //! The object that a report is: what `report --format json` prints.
 
-use super::{CrossRank, StepFigures, Summary, Wall};
+use super::{CrossRank, StepFigures, Summary, Wall, ms_from_ns};
 use crate::advise::{Followup, HotspotEvent, HotspotSummary, Mitigation};
-use crate::timeline::{Input, Untimed};
+use crate::timeline::{Input, MatchKind, RuleMatch, Untimed};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +34,7 @@ pub struct Report {
 }
 
 /// One file that was read.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct InputReport {
     /// Its path.
     pub path: String,
@@ -46,6 +46,41 @@ pub struct InputReport {
     pub skipped: IndexMap<String, u64>,
     /// Events kept although something about them is odd, per kind.
     pub anomalies: IndexMap<String, u64>,
+    /// What matched which rule over names; not in JSON for inputs that need no rules.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<RuleReport>,
+}
+
+/// What a rule over names matched in one input.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RuleReport {
+    /// The rule in words.
+    pub rule: String,
+    /// `comm`, `compute` or `neither`.
+    pub kind: String,
+    /// The operation, for communication.
+    pub op: Option<String>,
+    /// Events that it matched.
+    pub events: u64,
+    /// Sum of their durations.
+    pub time_ms: f64,
+}
+
+impl From<&RuleMatch> for RuleReport {
+    fn from(rule: &RuleMatch) -> Self {
+        let kind = match rule.kind {
+            MatchKind::Comm => "comm",
+            MatchKind::Compute => "compute",
+            MatchKind::Neither => "neither",
+        };
+        Self {
+            rule: rule.rule.clone(),
+            kind: kind.to_owned(),
+            op: rule.op.clone(),
+            events: rule.events,
+            time_ms: ms_from_ns(rule.time_ns.into()),
+        }
+    }
 }
 
 impl From<&Input> for InputReport {
@@ -56,6 +91,7 @@ impl From<&Input> for InputReport {
             events: input.events,
             skipped: input.skipped.clone(),
             anomalies: input.anomalies.clone(),
+            rules: input.rules.iter().map(RuleReport::from).collect(),
         }
     }
 }

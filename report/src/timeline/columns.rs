@@ -104,6 +104,10 @@ pub struct Comm {
     pub dtype: Option<Sym>,
     /// The other side of a point-to-point call, or the root of a rooted collective.
     pub peer: Option<u32>,
+    /// The algorithm that ran, for example `ring`, if the input tells.
+    pub algorithm: Option<Sym>,
+    /// The protocol that it ran with, for example `ll128`, if the input tells.
+    pub protocol: Option<Sym>,
     /// The step that was current when the call was made.
     pub step: Option<i64>,
 }
@@ -123,6 +127,8 @@ impl Comm {
             stream: None,
             dtype: None,
             peer: None,
+            algorithm: None,
+            protocol: None,
             step: None,
         }
     }
@@ -142,6 +148,8 @@ pub struct CommColumns {
     stream: Vec<u32>,
     dtype: Vec<u32>,
     peer: Vec<u32>,
+    algorithm: Vec<u32>,
+    protocol: Vec<u32>,
     step: Vec<i64>,
 }
 
@@ -159,6 +167,8 @@ impl CommColumns {
         self.stream.push(interval.stream.map_or(NO_SYM, Sym::raw));
         self.dtype.push(interval.dtype.map_or(NO_SYM, Sym::raw));
         self.peer.push(interval.peer.unwrap_or(NO_U32));
+        self.algorithm.push(interval.algorithm.map_or(NO_SYM, Sym::raw));
+        self.protocol.push(interval.protocol.map_or(NO_SYM, Sym::raw));
         self.step.push(interval.step.unwrap_or(NO_STEP));
     }
 
@@ -205,6 +215,8 @@ impl CommColumns {
             stream: Sym::from_raw(self.stream[index]),
             dtype: Sym::from_raw(self.dtype[index]),
             peer: some_unless(self.peer[index], NO_U32),
+            algorithm: Sym::from_raw(self.algorithm[index]),
+            protocol: Sym::from_raw(self.protocol[index]),
             step: some_unless(self.step[index], NO_STEP),
         }
     }

@@ -124,6 +124,34 @@ pub struct Input {
     pub dropped: u64,
     /// The file reached its size limit, so that it holds only the beginning of the run.
     pub capped: Option<Capped>,
+    /// For inputs whose events are told apart by their names: what matched which rule.
+    pub rules: Vec<RuleMatch>,
+}
+
+/// What a rule over names matched in one input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleMatch {
+    /// The rule in words, for example `NCCL kernel` or `--comm-pattern halo=exchange_`.
+    pub rule: String,
+    /// What it makes an event.
+    pub kind: MatchKind,
+    /// The operation, for communication.
+    pub op: Option<String>,
+    /// Events that it matched.
+    pub events: u64,
+    /// Sum of their durations in nanoseconds.
+    pub time_ns: u64,
+}
+
+/// What a rule makes an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MatchKind {
+    /// Communication.
+    Comm,
+    /// Compute.
+    Compute,
+    /// Neither: left out of the figures.
+    Neither,
 }
 
 /// What is known of a recording that reached its size limit.
