@@ -69,11 +69,9 @@ impl Run {
             files.ensure(self.process_rank().unwrap_or(0));
         }
         let incomplete = files.incomplete_ranks();
+        let totals = serde_json::to_string(&local.ranks).unwrap_or_default();
         for &rank in &incomplete {
-            let figures: Vec<_> = local.ranks.iter().filter(|figures| figures.rank == rank).collect();
-            if let Ok(json) = serde_json::to_string(&figures) {
-                files.push_meta(rank, &Row { label: Some(&json), ..Row::new(RowKind::Meta, meta::SUMMARY) });
-            }
+            files.push_meta(rank, &Row { label: Some(&totals), ..Row::new(RowKind::Meta, meta::SUMMARY) });
         }
         files.close();
         if !self.reports() {
@@ -82,7 +80,10 @@ impl Run {
         self.wait_for_others(&files);
         let options = ReadOptions { run: Some(files.run_id().to_owned()), ..ReadOptions::default() };
         let (report, timeline) = match read(&[files.directory().to_owned()], &options) {
-            Ok(timeline) => (analyze(&timeline, &AnalyzeOptions::default()), Some(timeline)),
+            Ok(mut timeline) => {
+                add_totals(&mut timeline, &incomplete, &totals);
+                (analyze(&timeline, &AnalyzeOptions::default()), Some(timeline))
+            }
             Err(error) => {
                 eprintln!(
                     "commtrace: cannot read the records back, reporting this process's running totals: {error}"
@@ -124,6 +125,15 @@ impl Run {
                 return;
             }
             std::thread::sleep(POLL);
+        }
+    }
+}
+
+/// Gives the ranks whose files could not even take their totals those of this process.
+fn add_totals(timeline: &mut Timeline, incomplete: &[u32], totals: &str) {
+    for input in &mut timeline.inputs {
+        if input.rank.is_some_and(|rank| incomplete.contains(&rank)) {
+            input.capped.get_or_insert_default().summary_json.get_or_insert_with(|| totals.to_owned());
         }
     }
 }

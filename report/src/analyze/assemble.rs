@@ -5,7 +5,7 @@ use super::hotspot::hotspot_event;
 use super::matching::cross_rank;
 use super::rank::rank_report;
 use super::report::REPORT_SCHEMA_VERSION;
-use super::{AnalyzeOptions, Cover, CrossRank, InputReport, OpSummary, RankReport, Report};
+use super::{AnalyzeOptions, Cover, CrossRank, InputReport, OpSummary, RankReport, Report, totals};
 use crate::advise::{
     HotspotEvent, Thresholds, choose_comm_mitigation_with, recommend_comm_followup_with,
     summarize_comm_hotspots,
@@ -41,7 +41,7 @@ pub fn analyze(timeline: &Timeline, options: &AnalyzeOptions) -> Report {
         .iter()
         .map(|one| Cover::new(one.track.compute.starts_ns(), one.track.compute.ends_ns()))
         .collect();
-    let ranks = selected
+    let mut ranks: Vec<RankReport> = selected
         .iter()
         .zip(&covers)
         .map(|(one, cover)| {
@@ -51,6 +51,7 @@ pub fn analyze(timeline: &Timeline, options: &AnalyzeOptions) -> Report {
         .collect();
     let mut warnings = timeline.warnings.clone();
     let cross_rank = cross_rank(timeline, &selected, &covers, &mut warnings);
+    totals::apply(&mut ranks, timeline, options, &mut warnings);
     let inputs = inputs(timeline, &mut warnings);
     assemble(ranks, cross_rank, inputs, warnings, options)
 }

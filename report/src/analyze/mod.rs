@@ -27,6 +27,7 @@ mod rank;
 mod report;
 mod steps;
 mod summary;
+mod totals;
 mod wall;
 
 pub use assemble::{analyze, assemble};
