@@ -75,8 +75,10 @@ impl Page {
         for row in rows {
             table.add_row(row.iter().map(|cell| clean(cell)));
         }
-        for (index, column) in columns.iter().enumerate() {
-            if let (Column::Figures(_), Some(column)) = (column, table.column_mut(index)) {
+        for (index, kind) in columns.iter().enumerate() {
+            let Some(column) = table.column_mut(index) else { continue };
+            column.set_padding((0, 1));
+            if matches!(kind, Column::Figures(_)) {
                 column.set_cell_alignment(CellAlignment::Right);
             }
         }

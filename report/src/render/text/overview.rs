@@ -69,6 +69,9 @@ pub(super) fn headline(page: &mut Page, report: &Report) {
     }
     if let Some(priority) = &report.hotspots.priority {
         page.entry("Hotspot", &hotspot(report, &priority.collective));
+        if let Some(waits) = waits(report, &priority.collective) {
+            page.entry("", &waits);
+        }
     }
     page.entry("Decision", &format!("{}: {}", report.followup.decision, report.followup.reason));
     page.entry("Try next", &try_next(report));
@@ -100,6 +103,17 @@ fn hotspot(report: &Report, op: &str) -> String {
         text += &format!(" (rank {rank})");
     }
     text
+}
+
+/// How the hotspot's time divides, on the mean of the ranks.
+fn waits(report: &Report, op: &str) -> Option<String> {
+    let across = report.cross_rank.as_ref()?.ops.iter().find(|across| across.collective == op)?;
+    Some(format!(
+        "mean of the ranks: {} waiting for the last rank, {} transfer ({})",
+        units::ms(across.wait_ms),
+        units::ms(across.transfer_ms),
+        across.verdict.as_str()
+    ))
 }
 
 fn try_next(report: &Report) -> String {

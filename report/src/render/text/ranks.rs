@@ -1,7 +1,7 @@
 //! Figures per rank, and waits across ranks.
 
 use super::layout::{Column, Page, counted};
-use crate::analyze::{OpAcrossRanks, RankReport, Report};
+use crate::analyze::{RankReport, Report};
 use crate::units;
 
 pub(super) fn ranks(page: &mut Page, report: &Report) {
@@ -66,10 +66,11 @@ pub(super) fn across(page: &mut Page, report: &Report) {
         Column::Figures("matched"),
         Column::Figures("wait"),
         Column::Figures("transfer"),
-        Column::Figures("exposed wait"),
-        Column::Figures("exposed transfer"),
-        Column::Figures("imbalance"),
-        Column::Figures("arrival spread"),
+        Column::Figures("exposed\nwait"),
+        Column::Figures("exposed\ntransfer"),
+        Column::Figures("imba-\nlance"),
+        Column::Figures("at\nleast"),
+        Column::Figures("arrival\nspread"),
         Column::Words("verdict"),
     ];
     let rows = across
@@ -83,17 +84,18 @@ pub(super) fn across(page: &mut Page, report: &Report) {
                 units::ms(op.transfer_ms),
                 units::ms(op.exposed_wait_ms),
                 units::ms(op.exposed_transfer_ms),
-                imbalance(op),
+                units::percent(op.rank_imbalance_ratio),
+                op.rank_imbalance_lower.map_or_else(|| "unknown".to_string(), units::percent),
                 units::percent(op.arrival_spread_ratio),
-                op.verdict.as_str().to_string(),
+                op.verdict.as_str().trim_end_matches("-dominated").to_string(),
             ]
         })
         .collect();
     page.table(&columns, rows, "operations");
     page.note(
         "Wait: until the last rank arrived; transfer: after that. Imbalance: share of the time lost to the \
-         same ranks being late, with its lower 95 % bound over steps; arrival spread counts lateness that \
-         moves from rank to rank as well.",
+         same ranks being late, and its lower 95 % bound over steps; arrival spread counts lateness that \
+         moves from rank to rank as well. Verdict: what dominates the time.",
     );
     if across.unmatched_events > 0 {
         page.note(&format!(
@@ -107,7 +109,7 @@ pub(super) fn across(page: &mut Page, report: &Report) {
                 _ => String::new(),
             };
             page.bullet(&format!(
-                "{}{place}: {} (ranks {})",
+                "{}{place}: {} ({})",
                 unmatched.op,
                 unmatched.reason.as_str(),
                 rank_list(&unmatched.ranks)
@@ -116,17 +118,9 @@ pub(super) fn across(page: &mut Page, report: &Report) {
     }
 }
 
-fn imbalance(op: &OpAcrossRanks) -> String {
-    let ratio = units::percent(op.rank_imbalance_ratio);
-    match op.rank_imbalance_lower {
-        Some(lower) => format!("{ratio} (>= {})", units::percent(lower)),
-        None => ratio,
-    }
-}
-
 fn rank_list(ranks: &[u32]) -> String {
     let shown: Vec<String> = ranks.iter().take(8).map(ToString::to_string).collect();
     let more = ranks.len().saturating_sub(shown.len());
-    let list = shown.join(", ");
-    if more > 0 { format!("{list} and {more} more") } else { list }
+    let (noun, list) = (if ranks.len() == 1 { "rank" } else { "ranks" }, shown.join(", "));
+    if more > 0 { format!("{noun} {list} and {more} more") } else { format!("{noun} {list}") }
 }
