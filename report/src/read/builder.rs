@@ -1,6 +1,7 @@
 //! A timeline in the making, shared by the readers of all formats.
 
 use crate::timeline::{Input, Names, Step, Sym, Timeline, Track};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// A timeline in the making: tracks by rank and device, in any order.
@@ -25,6 +26,25 @@ impl Builder {
     pub fn track(&mut self, rank: u32, device: Option<u32>) -> (&mut Track, &mut Names) {
         let track = self.tracks.entry((rank, device)).or_insert_with(|| Track::new(rank, device));
         (track, &mut self.timeline.names)
+    }
+
+    /// Adds a whole track. Intervals of a rank and device that is there already are appended to it.
+    pub fn add(&mut self, track: Track) {
+        if let Some(known) = self.tracks.get(&(track.rank, track.device)) {
+            if known.clock != track.clock {
+                self.warn(format!(
+                    "Rank {} is in several inputs with different hosts: its times are of different clocks \
+                     and must not be compared.",
+                    track.rank
+                ));
+            }
+        }
+        match self.tracks.entry((track.rank, track.device)) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(track);
+            }
+            Entry::Occupied(mut occupied) => append(occupied.get_mut(), track),
+        }
     }
 
     /// Notes that an input holds `rank` and the options leave it out.

@@ -207,7 +207,7 @@ mod tests {
                 match (rest * 2).cmp(&unit) {
                     std::cmp::Ordering::Less => floor,
                     std::cmp::Ordering::Greater => floor + 1,
-                    std::cmp::Ordering::Equal => floor + floor % 2,
+                    std::cmp::Ordering::Equal => floor + floor.rem_euclid(2),
                 }
             };
             let expected = i64::try_from(exact).map_err(|_| DecimalError::OutOfRange);

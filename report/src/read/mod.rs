@@ -20,9 +20,11 @@ mod error;
 mod folder;
 pub(crate) mod lanes;
 mod record_file;
+mod timeline_json;
 
 pub use error::ReadError;
 pub use record_file::{RankStatus, run_status};
+pub use timeline_json::write_timeline_json;
 
 use crate::timeline::Timeline;
 use builder::{Builder, ranges};
@@ -103,7 +105,7 @@ fn read_file(path: &Path, options: &ReadOptions, builder: &mut Builder) -> Resul
             }
             record.read(builder)
         }
-        Format::Json => Err(ReadError::UnknownFormat { path: path.to_owned(), found: "json".into() }),
+        Format::Json => timeline_json::read(path, options, builder),
         Format::Other(found) => Err(ReadError::UnknownFormat { path: path.to_owned(), found }),
     }
 }
