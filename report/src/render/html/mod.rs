@@ -1,0 +1,190 @@
+//! A report as one self-contained HTML page: no script, no network, readable in light and dark.
+
+mod charts;
+mod page;
+
+use crate::advise::explain;
+use crate::analyze::Report;
+use crate::units;
+use page::Page;
+
+/// Rows of a table that has one per rank or input; what is left out is said.
+const MAX_ROWS: usize = 256;
+
+/// Renders `report` as an HTML page with charts of where each rank's time went and of exposed time per
+/// step. Texts from the input are escaped.
+///
+/// ```
+/// use commtrace_report::analyze::{AnalyzeOptions, analyze};
+/// use commtrace_report::render::html;
+/// use commtrace_report::timeline::Timeline;
+/// let page = html(&analyze(&Timeline::default(), &AnalyzeOptions::default()));
+/// assert!(page.starts_with("<!doctype html>"));
+/// ```
+pub fn html(report: &Report) -> String {
+    let mut page = Page::new("commtrace report");
+    page.heading(1, "Where communication time was exposed");
+    page.paragraph(&super::headline(report));
+    advice(&mut page, report);
+    charts::ranks(&mut page, report);
+    operations(&mut page, report);
+    across_ranks(&mut page, report);
+    charts::steps(&mut page, report);
+    sources(&mut page, report);
+    page.finish()
+}
+
+fn advice(page: &mut Page, report: &Report) {
+    page.heading(2, "What to try");
+    let target = report.mitigation.target.as_ref().map(|op| format!(" for {op}")).unwrap_or_default();
+    page.facts(&[
+        ("Decision", format!("{}: {}", report.followup.decision, report.followup.reason)),
+        ("Strategy", format!("{}{target}", report.mitigation.strategy)),
+        ("Measure next", report.mitigation.next_measurements.join(", ")),
+    ]);
+    let mut explanation = Some(explain(report.mitigation.strategy));
+    while let Some(pattern) = explanation {
+        page.heading(3, pattern.mode);
+        page.paragraph(pattern.evidence);
+        page.list(pattern.actions);
+        page.facts(&[
+            ("Measure again", pattern.remeasure.join(", ")),
+            ("May cost", pattern.costs.to_owned()),
+        ]);
+        explanation = pattern.related;
+    }
+}
+
+fn operations(page: &mut Page, report: &Report) {
+    if report.hotspot_events.is_empty() {
+        return;
+    }
+    page.heading(2, "Operations");
+    page.paragraph("Sums over calls, each of the rank on which the operation is exposed most.");
+    let columns = ["op", "calls", "time", "exposed", "overlap", "bytes", "imbalance", "rank"];
+    let rows = report.hotspot_events.iter().map(|event| {
+        let unknown = || "unknown".to_owned();
+        vec![
+            event.collective.clone(),
+            event.sync_count.to_string(),
+            units::ms(event.total_comm_ms),
+            units::ms(event.exposed_comm_ms),
+            units::percent(event.overlap_ratio),
+            event.payload_bytes.map_or_else(unknown, units::bytes),
+            event.rank_imbalance_ratio.map_or_else(unknown, units::percent),
+            event.rank.map_or_else(String::new, |rank| rank.to_string()),
+        ]
+    });
+    page.table(&columns, rows.collect(), MAX_ROWS);
+}
+
+fn across_ranks(page: &mut Page, report: &Report) {
+    let Some(across) = &report.cross_rank else { return };
+    page.heading(2, "Across ranks");
+    page.paragraph(
+        "Sums over matched collectives of the mean over ranks: waiting for the last rank, and moving bytes.",
+    );
+    let columns =
+        ["op", "matched", "wait", "transfer", "exposed wait", "exposed transfer", "imbalance", "verdict"];
+    let rows = across.ops.iter().map(|op| {
+        vec![
+            op.collective.clone(),
+            op.matched.to_string(),
+            units::ms(op.wait_ms),
+            units::ms(op.transfer_ms),
+            units::ms(op.exposed_wait_ms),
+            units::ms(op.exposed_transfer_ms),
+            units::percent(op.rank_imbalance_ratio),
+            op.verdict.as_str().to_owned(),
+        ]
+    });
+    page.table(&columns, rows.collect(), MAX_ROWS);
+}
+
+fn sources(page: &mut Page, report: &Report) {
+    if !report.warnings.is_empty() {
+        page.heading(2, "Warnings");
+        page.list(&report.warnings);
+    }
+    if report.inputs.is_empty() {
+        return;
+    }
+    page.heading(2, "Inputs");
+    let counts = |counts: &indexmap::IndexMap<String, u64>| {
+        counts.iter().map(|(kind, count)| format!("{kind}: {count}")).collect::<Vec<_>>().join(", ")
+    };
+    let rows = report.inputs.iter().map(|input| {
+        vec![
+            input.path.clone(),
+            input.format.clone(),
+            input.events.to_string(),
+            counts(&input.skipped),
+            counts(&input.anomalies),
+        ]
+    });
+    page.table(&["path", "format", "events", "skipped", "anomalies"], rows.collect(), MAX_ROWS);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::{AnalyzeOptions, analyze};
+    use crate::timeline::{Comm, Compute, Step, Timeline, Track};
+
+    fn report() -> Report {
+        let mut timeline = Timeline::default();
+        let forward = timeline.names.intern("forward");
+        let op = timeline.names.intern("<script>alert('&')</script>");
+        for rank in 0..3 {
+            let mut track = Track::new(rank, None);
+            for step in 0..4_i64 {
+                let start_ns = step * 10_000_000;
+                let at = |ms: i64| start_ns + ms * 1_000_000;
+                track.steps.push(Step { step, start_ns, end_ns: at(10) });
+                let step = Some(step);
+                track.compute.push(Compute { name: forward, start_ns, end_ns: at(5), step });
+                track.comm.push(Comm { step, ..Comm::new(op, at(4), at(7 + i64::from(rank))) });
+            }
+            timeline.tracks.push(track);
+        }
+        analyze(&timeline, &AnalyzeOptions::default())
+    }
+
+    #[test]
+    fn texts_of_the_input_cannot_become_markup() {
+        let page = html(&report());
+        assert!(!page.contains("<script"), "{page}");
+        assert!(page.contains("&lt;script&gt;alert(&#39;&amp;&#39;)&lt;/script&gt;"));
+    }
+
+    #[test]
+    fn bars_are_as_long_as_the_time_they_stand_for() {
+        let report = report();
+        let page = html(&report);
+        let widths: f64 = page
+            .split("<rect ")
+            .filter(|rect| rect.contains("height=\"18\""))
+            .map(|rect| rect.split("width=\"").nth(1).unwrap().split('"').next().unwrap())
+            .map(|width| width.parse::<f64>().unwrap())
+            .sum();
+        let span: f64 = report.ranks.iter().map(|rank| rank.wall.span_ms).sum();
+        let longest = report.ranks.iter().map(|rank| rank.wall.span_ms).fold(0.0, f64::max);
+        assert!((widths - span / longest * 780.0).abs() < 0.1, "{widths}");
+        // Rank 2 lost most: 4 ms of every step.
+        assert!(page.contains("step 3: 4.00 ms on rank 2"), "{page}");
+    }
+
+    #[test]
+    fn an_empty_report_and_a_large_one_are_pages_too() {
+        assert!(
+            html(&analyze(&Timeline::default(), &AnalyzeOptions::default())).ends_with("</body></html>\n")
+        );
+        let mut large = report();
+        let rank = large.ranks[0].clone();
+        large.ranks =
+            (0..1000).map(|number| crate::analyze::RankReport { rank: number, ..rank.clone() }).collect();
+        let page = html(&large);
+        assert!(page.contains("The 64 of 1000 with the most exposed time"));
+        assert!(page.len() < 200_000, "{}", page.len());
+    }
+}
