@@ -257,7 +257,7 @@ fn a_panic_reaches_the_waiting_ranks_and_the_caller_of_run() {
             if comm.rank() == 2 {
                 panic!("planted");
             }
-            let error = comm.all_reduce_in_place(&mut vec![0.0_f32; 50_000], &SUM).unwrap_err();
+            let error = comm.all_reduce_in_place(&mut [0.0_f32; 500], &SUM).unwrap_err();
             seen.lock().unwrap().push(error.clone());
             panic!("follows from {error}");
         })

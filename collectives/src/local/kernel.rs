@@ -22,11 +22,11 @@ use super::call::RawCall;
 use crate::{Element, Op, ReduceOp};
 
 /// Payload of a unit. Large enough that claiming one costs nothing beside it, small enough that two
-/// ranks share a megabyte evenly.
-const UNIT_BYTES: usize = 64 * 1024;
+/// ranks share a megabyte evenly. Under Miri small, so that many threads meet in few bytes.
+const UNIT_BYTES: usize = if cfg!(miri) { 64 } else { 64 * 1024 };
 
 /// Elements reduced at a time: partial results stay in the L1 cache.
-const BLOCK: usize = 2048;
+const BLOCK: usize = if cfg!(miri) { 12 } else { 2048 };
 
 /// What a call does, once all its ranks have come and agree.
 pub(super) struct Work {

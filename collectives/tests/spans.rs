@@ -1,0 +1,305 @@
+//! What the calls' spans say, and when they are entered.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+
+use commtrace_collectives::{Communicator, Group, LocalBuilder, LocalComm, ReduceOp};
+use commtrace_instrument::{current_rank, step_span};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id};
+use tracing::{Dispatch, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
+
+const SUM: ReduceOp = ReduceOp::Sum;
+
+/// One span, as a layer sees it.
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    id: u64,
+    name: &'static str,
+    fields: BTreeMap<&'static str, String>,
+    /// The rank of the thread that made it.
+    scope: u32,
+    parent: Option<&'static str>,
+    entered_on: Vec<String>,
+    exits: usize,
+    closed: bool,
+}
+
+impl Seen {
+    fn get(&self, field: &str) -> Option<&str> {
+        self.fields.get(field).map(String::as_str)
+    }
+}
+
+/// Collects spans of target `commtrace`, in order of creation.
+#[derive(Clone, Default)]
+struct Capture(Arc<(Mutex<Vec<Seen>>, Condvar)>);
+
+struct Fields<'a>(&'a mut BTreeMap<&'static str, String>);
+
+impl Visit for Fields<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.insert(field.name(), format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name(), value.to_owned());
+    }
+}
+
+impl Capture {
+    fn change(&self, id: &Id, change: impl FnOnce(&mut Seen)) {
+        if let Some(seen) = self.0.0.lock().unwrap().iter_mut().rev().find(|seen| seen.id == id.into_u64()) {
+            change(seen);
+        }
+        self.0.1.notify_all();
+    }
+
+    /// Waits until a span is as asked for.
+    fn wait_for(&self, condition: impl Fn(&Seen) -> bool) {
+        let mut seen = self.0.0.lock().unwrap();
+        while !seen.iter().any(&condition) {
+            seen = self.0.1.wait(seen).unwrap();
+        }
+    }
+
+    /// Runs ranks whose spans are captured.
+    fn run<R: Send>(&self, world: LocalBuilder, rank: impl Fn(LocalComm) -> R + Sync) -> Vec<R> {
+        let dispatch = Dispatch::new(tracing_subscriber::registry().with(self.clone()));
+        world.run(|comm| tracing::dispatcher::with_default(&dispatch, || rank(comm)))
+    }
+
+    fn all(&self) -> Vec<Seen> {
+        self.0.0.lock().unwrap().clone()
+    }
+
+    fn of_rank(&self, rank: u32) -> Vec<Seen> {
+        let rank = rank.to_string();
+        self.all().into_iter().filter(|seen| seen.get("rank") == Some(&rank)).collect()
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Capture {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        assert_eq!(attributes.metadata().target(), "commtrace");
+        let parent = context.span(id).and_then(|span| span.parent()).map(|parent| parent.name());
+        let mut seen = Seen {
+            id: id.into_u64(),
+            name: attributes.metadata().name(),
+            scope: current_rank(),
+            parent,
+            ..Seen::default()
+        };
+        attributes.record(&mut Fields(&mut seen.fields));
+        self.0.0.lock().unwrap().push(seen);
+    }
+
+    fn on_enter(&self, id: &Id, _: Context<'_, S>) {
+        let thread = thread::current().name().unwrap_or_default().to_owned();
+        self.change(id, |seen| seen.entered_on.push(thread));
+    }
+
+    fn on_exit(&self, id: &Id, _: Context<'_, S>) {
+        self.change(id, |seen| seen.exits += 1);
+    }
+
+    fn on_close(&self, id: Id, _: Context<'_, S>) {
+        self.change(&id, |seen| seen.closed = true);
+    }
+}
+
+/// Sizes as nccl-tests counts them: 4 ranks, 8 elements per part.
+#[test]
+fn every_operation_says_what_it_moves() {
+    let capture = Capture::default();
+    capture.run(LocalComm::builder(4).name("w"), |comm| {
+        let me = comm.rank();
+        let (short, long) = ([1.0_f32; 8], [1.0_f32; 32]);
+        comm.all_reduce(&short, &mut [0.0; 8], &SUM).unwrap();
+        comm.all_reduce_in_place(&mut [half::bf16::ONE; 8], &SUM).unwrap();
+        comm.reduce(&short, (me == 2).then_some(&mut [0.0; 8]), &SUM, 2).unwrap();
+        comm.broadcast((me == 3).then_some(&short), &mut [0.0; 8], 3).unwrap();
+        comm.all_gather(&short, &mut [0.0; 32]).unwrap();
+        comm.reduce_scatter(&long, &mut [0.0; 8], &SUM).unwrap();
+        comm.all_to_all(&long, &mut [0.0; 32]).unwrap();
+        comm.all_to_all_v(&long, &[me + 1; 4], &mut [0.0; 10], &[1, 2, 3, 4]).unwrap();
+        if me == 1 {
+            comm.send(&[0_i64; 5], 2).unwrap();
+        } else if me == 2 {
+            comm.recv(&mut [0_i64; 5], 1).unwrap();
+        }
+        comm.barrier().unwrap();
+    });
+    let summary = |rank: u32| -> Vec<_> {
+        let spans = capture.of_rank(rank);
+        let fields = ["bytes", "dtype", "seq", "peer"];
+        spans.iter().map(|seen| (seen.name, fields.map(|field| seen.get(field).map(str::to_owned)))).collect()
+    };
+    let row = |name: &'static str, fields: [&str; 4]| {
+        (name, fields.map(|field| (!field.is_empty()).then(|| field.to_owned())))
+    };
+    let mut expected = vec![
+        row("all_reduce", ["32", "float32", "0", ""]),
+        row("all_reduce", ["16", "bfloat16", "1", ""]),
+        row("reduce", ["32", "float32", "2", "2"]),
+        row("broadcast", ["32", "float32", "3", "3"]),
+        row("all_gather", ["128", "float32", "4", ""]),
+        row("reduce_scatter", ["128", "float32", "5", ""]),
+        row("all_to_all", ["128", "float32", "6", ""]),
+        // Rank 1 sends two elements to each.
+        row("all_to_all_v", ["32", "float32", "7", ""]),
+        row("send", ["40", "int64", "", "2"]),
+        row("barrier", ["0", "", "8", ""]),
+    ];
+    assert_eq!(summary(1), expected);
+    expected[7] = row("all_to_all_v", ["48", "float32", "7", ""]);
+    expected[8] = row("recv", ["40", "int64", "", "1"]);
+    assert_eq!(summary(2), expected);
+    for seen in capture.all() {
+        assert_eq!(seen.get("commtrace.kind"), Some("comm"));
+        assert_eq!((seen.get("comm"), seen.get("comm_size")), (Some("w"), Some("4")));
+        assert_eq!(seen.get("rank"), seen.get("comm_rank"));
+        assert_eq!((seen.get("stream"), seen.get("grouped")), (None, None));
+        assert_eq!((seen.entered_on.len(), seen.exits, seen.closed), (1, 1, true), "{seen:?}");
+    }
+}
+
+#[test]
+fn a_nonblocking_call_belongs_to_its_caller_and_runs_on_its_stream() {
+    let capture = Capture::default();
+    capture.run(LocalComm::builder(2).name("w"), |comm| {
+        let step = step_span!(7).entered();
+        let pending = comm.all_gather_async(vec![1.0_f64; 3], vec![0.0; 6]);
+        drop(step);
+        pending.wait().unwrap();
+        // Whoever has the result finds the span closed.
+        let mine = capture.of_rank(comm.rank() as u32);
+        assert!(mine[0].closed);
+    });
+    for rank in 0..2 {
+        let spans = capture.of_rank(rank);
+        let [seen] = &spans[..] else { panic!("{spans:?}") };
+        let stream = format!("comm-{rank}:w");
+        assert_eq!((seen.name, seen.scope, seen.parent), ("all_gather", rank, Some("step")));
+        assert_eq!((seen.get("bytes"), seen.get("seq")), (Some("48"), Some("0")));
+        assert_eq!(seen.get("stream"), Some(&*stream));
+        assert_eq!((&*seen.entered_on, seen.exits), (&[stream][..], 1));
+    }
+}
+
+/// As a NCCL kernel's time contains the wait for the other ranks.
+#[test]
+fn a_blocking_call_is_entered_while_it_waits_for_a_late_rank() {
+    let capture = Capture::default();
+    capture.run(LocalComm::builder(2).name("w"), |comm| {
+        if comm.rank() == 1 {
+            capture.wait_for(|seen| seen.get("rank") == Some("0") && seen.entered_on.len() == 1);
+        }
+        comm.barrier().unwrap();
+    });
+    assert_eq!(capture.all().len(), 2);
+}
+
+/// Time behind this rank's own earlier calls is theirs.
+#[test]
+fn a_blocking_call_behind_a_pending_one_is_entered_after_it() {
+    let capture = Capture::default();
+    capture.run(LocalComm::builder(2).name("w"), |comm| {
+        if comm.rank() == 1 {
+            // Rank 0 has made both calls, and its first one waits for this rank.
+            capture.wait_for(|seen| seen.name == "barrier");
+            let barrier = capture.all().into_iter().find(|seen| seen.name == "barrier").unwrap();
+            assert!(barrier.entered_on.is_empty());
+        }
+        let pending = comm.all_reduce_in_place_async(vec![1], &SUM);
+        comm.barrier().unwrap();
+        pending.wait().unwrap();
+    });
+    assert!(capture.all().iter().all(|seen| seen.exits == 1));
+}
+
+#[test]
+fn calls_of_a_group_are_marked_and_entered_once() {
+    let capture = Capture::default();
+    capture.run(LocalComm::builder(3).name("w"), |comm| {
+        let (mut sum, mut left) = ([1_u8; 4], [0_i32; 2]);
+        comm.group(|g| {
+            g.send(&[7, 8], (comm.rank() + 1) % 3)?;
+            g.all_reduce_in_place(&mut sum, &SUM)?;
+            g.recv(&mut left, (comm.rank() + 2) % 3)
+        })
+        .unwrap();
+        comm.barrier().unwrap();
+    });
+    for rank in 0..3 {
+        let spans = capture.of_rank(rank);
+        let calls: Vec<_> =
+            spans.iter().map(|s| (s.name, s.get("grouped"), s.get("seq"), s.get("bytes"))).collect();
+        assert_eq!(
+            calls,
+            [
+                ("send", Some("true"), None, Some("8")),
+                ("all_reduce", Some("true"), Some("0"), Some("4")),
+                ("recv", Some("true"), None, Some("8")),
+                ("barrier", None, Some("1"), Some("0")),
+            ]
+        );
+        assert!(spans.iter().all(|seen| (seen.entered_on.len(), seen.exits, seen.closed) == (1, 1, true)));
+    }
+}
+
+#[test]
+fn a_part_says_both_of_its_ranks() {
+    let capture = Capture::default();
+    capture.run(LocalComm::builder(4).name("w"), |world| {
+        let pair = world.split(world.rank() as u32 / 2, 0).unwrap();
+        pair.barrier().unwrap();
+        world.barrier().unwrap();
+    });
+    let spans = capture.of_rank(3);
+    let fields: Vec<_> = spans
+        .iter()
+        .map(|seen| ["comm", "comm_rank", "comm_size", "seq"].map(|field| seen.get(field).unwrap()))
+        .collect();
+    // The split has no span and takes no number.
+    assert_eq!(fields, [["w/1", "1", "2", "0"], ["w", "3", "4", "0"]]);
+}
+
+/// Threads of the application's own, without a `rank_scope`.
+#[test]
+fn the_rank_is_the_communicators_whatever_the_thread() {
+    let capture = Capture::default();
+    let dispatch = Dispatch::new(tracing_subscriber::registry().with(capture.clone()));
+    thread::scope(|scope| {
+        for comm in LocalComm::builder(3).name("w").build() {
+            let dispatch = &dispatch;
+            scope.spawn(move || tracing::dispatcher::with_default(dispatch, || comm.barrier().unwrap()));
+        }
+    });
+    let mut ranks: Vec<_> =
+        capture.all().iter().map(|seen| (seen.scope, seen.get("rank").map(str::to_owned))).collect();
+    ranks.sort();
+    assert_eq!(ranks, [0, 1, 2].map(|rank| (rank, Some(rank.to_string()))));
+}
+
+/// All ranks' records of a failed call can still be matched.
+#[test]
+fn a_failed_call_has_its_span_and_its_number() {
+    let capture = Capture::default();
+    capture.run(LocalComm::builder(2).name("w"), |comm| {
+        comm.all_reduce_in_place(&mut vec![1; 1 + comm.rank()], &SUM).unwrap_err();
+        comm.barrier().unwrap();
+    });
+    for rank in 0..2 {
+        let calls: Vec<_> = capture
+            .of_rank(rank)
+            .iter()
+            .map(|s| (s.name, s.get("seq").map(str::to_owned), s.exits))
+            .collect();
+        assert_eq!(calls, [("all_reduce", Some("0".to_owned()), 1), ("barrier", Some("1".to_owned()), 1)]);
+    }
+}
