@@ -146,11 +146,13 @@ pub fn overlaps_ns(cover: &Cover, starts_ns: &[i64], ends_ns: &[i64]) -> Vec<u64
         }
         return overlaps;
     }
-    // Starts travel with their index: sorting indices alone would read the column at random.
-    let mut order: Vec<(i64, usize)> = starts_ns[..count].iter().copied().zip(0..).collect();
+    // Ends travel along: reading their column in another order would miss the cache each time.
+    let intervals = starts_ns.iter().zip(ends_ns).zip(0..);
+    let mut order: Vec<(i64, i64, usize)> =
+        intervals.map(|((&start, &end), index)| (start, end, index)).collect();
     order.sort_unstable();
-    for (start, index) in order {
-        overlaps[index] = sweep.overlap_ns(start, ends_ns[index]);
+    for (start, end, index) in order {
+        overlaps[index] = sweep.overlap_ns(start, end);
     }
     overlaps
 }

@@ -76,13 +76,7 @@ pub(super) fn headline(page: &mut Page, report: &Report) {
     page.entry("Decision", &format!("{}: {}", report.followup.decision, report.followup.reason));
     page.entry("Try next", &try_next(report));
     if !report.warnings.is_empty() {
-        page.entry(
-            "Warnings",
-            &format!(
-                "{}, at the end of this report",
-                counted(report.warnings.len() as u64, "one", "of them")
-            ),
-        );
+        page.entry("Warnings", &format!("{}, at the end of this report", report.warnings.len()));
     }
 }
 
