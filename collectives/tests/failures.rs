@@ -105,7 +105,8 @@ fn wrong_roots() {
 #[test]
 fn wrong_lengths_of_ones_own() {
     let wrong = |comm: &LocalComm| usize::from(comm.rank() == 1);
-    let calls: [&(dyn Fn(&LocalComm) -> Result<()> + Sync); 7] = [
+    type Attempt<'a> = &'a (dyn Fn(&LocalComm) -> Result<()> + Sync);
+    let calls: [Attempt<'_>; 7] = [
         &|comm| comm.all_reduce(&[0_i32; 6], &mut vec![0; 6 + wrong(comm)], &SUM),
         &|comm| comm.all_gather(&[0_i32; 6], &mut vec![0; 12 + wrong(comm)]),
         &|comm| comm.reduce_scatter(&vec![0_i32; 12 + wrong(comm)], &mut [0; 6], &SUM),

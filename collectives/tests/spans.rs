@@ -303,3 +303,27 @@ fn a_failed_call_has_its_span_and_its_number() {
         assert_eq!(calls, [("all_reduce", Some("0".to_owned()), 1), ("barrier", Some("1".to_owned()), 1)]);
     }
 }
+
+/// A subscriber that panics on the communication thread of rank 0.
+#[test]
+fn a_panic_on_the_communication_thread_is_an_error_on_every_rank() {
+    struct Planted;
+
+    impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Planted {
+        fn on_enter(&self, _: &Id, _: Context<'_, S>) {
+            assert_ne!(thread::current().name(), Some("comm-0:w"), "planted");
+        }
+    }
+
+    let dispatch = Dispatch::new(tracing_subscriber::registry().with(Planted));
+    let errors = LocalComm::builder(2).name("w").run(|comm| {
+        tracing::dispatcher::with_default(&dispatch, || {
+            comm.all_reduce_in_place_async(vec![1.0_f32; 9], &SUM).wait().unwrap_err()
+        })
+    });
+    assert_eq!(
+        errors[0].to_string(),
+        "communicator w: the communication thread panicked during a non-blocking call"
+    );
+    assert!(errors[1].to_string().contains("rank 0 is gone: its thread panicked"), "{}", errors[1]);
+}

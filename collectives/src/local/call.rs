@@ -11,7 +11,7 @@ pub(super) struct Call<'b> {
     buffers: PhantomData<&'b mut ()>,
 }
 
-/// A call without the borrow. What upholds it is said in [`super::round`].
+/// A call without the borrow. What upholds it is said in [`super::posted`].
 pub(super) struct RawCall {
     pub(super) op: Op,
     pub(super) dtype: Option<DType>,
@@ -43,7 +43,7 @@ pub(super) struct Target {
 
 // SAFETY: the pointers come from `&[T]` and `&mut [T]` of an `Element`, which is Send and Sync, so
 // access from other threads is no problem of the type's; who accesses what and when is a matter of
-// `round` and `kernel`, whose uses of the pointers are `unsafe` by themselves.
+// `posted` and `kernel`, whose uses of the pointers are `unsafe` by themselves.
 unsafe impl Send for RawCall {}
 // SAFETY: as above; a shared `RawCall` only gives copies of the pointers.
 unsafe impl Sync for RawCall {}

@@ -3,7 +3,7 @@
 use tracing::Span;
 
 use super::call::Call;
-use super::round::Posted;
+use super::posted::Posted;
 use super::stream::Kind;
 use super::{LocalComm, Traced};
 use crate::communicator::Group;

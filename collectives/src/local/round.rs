@@ -4,30 +4,16 @@
 //! fit. Then the round's units of work ([`super::kernel`]) are done by whichever of its ranks are awake, so that a
 //! rank which the operating system has not scheduled yet holds nobody up. The round is complete when
 //! all units are done.
-//!
-//! # Why sharing the callers' buffers is sound
-//!
-//! A [`Posted`] borrows its call's buffers and ends (by [`Posted::wait`] or by being dropped, also when
-//! unwinding) only in one of two ways:
-//!
-//! - The round failed while it was still gathering. Its calls, and with them all pointers, were dropped
-//!   under the lock, before anybody could learn of the failure. No unit ever runs: units exist only
-//!   after the phase `RUNNING`, and `GATHERING` goes either to `RUNNING` or to `FAILED`, under the lock.
-//! - All units are done. From `RUNNING` on there is no way out but this one: every rank is inside its
-//!   `Posted`, units neither wait nor run foreign code, and a panic in one would abort the process.
-//!
-//! So while a unit runs, all `Posted` of the round exist, hence all borrows do. A timeout, a lost rank
-//! or a panic elsewhere can end a round only while it gathers.
 
 use std::collections::HashMap;
-use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::call::{Call, RawCall};
 use super::check::{Fault, check};
 use super::kernel::Work;
+use super::posted::Posted;
 use super::split::{self, Member};
 use crate::{CallId, CallKind, Error, Op, Result};
 
@@ -37,17 +23,17 @@ pub(super) struct Core {
     /// Global rank of each rank.
     pub(super) ranks: Box<[u32]>,
     pub(super) timeout: Duration,
-    spins: u32,
+    pub(super) spins: u32,
     state: Mutex<State>,
     /// One per rank. A rank makes one call at a time, so at most one thread waits on each.
-    wake: Box<[Condvar]>,
+    pub(super) wake: Box<[Condvar]>,
 }
 
-struct State {
-    gathering: HashMap<Key, Gathering>,
+pub(super) struct State {
+    pub(super) gathering: HashMap<Key, Gathering>,
     gone: Box<[Option<Departure>]>,
     first_panicked: Option<usize>,
-    asleep: Box<[bool]>,
+    pub(super) asleep: Box<[bool]>,
     broken: Option<Arc<Error>>,
 }
 
@@ -67,7 +53,7 @@ pub(super) enum Key {
 }
 
 /// A round that not all ranks have come to.
-struct Gathering {
+pub(super) struct Gathering {
     round: Arc<Round>,
     offers: Box<[Option<Offer>]>,
     arrived: usize,
@@ -78,23 +64,26 @@ enum Offer {
     Split { color: u32, key: u32 },
 }
 
-const GATHERING: u8 = 0;
-const RUNNING: u8 = 1;
-const COMPLETE: u8 = 2;
-const FAILED: u8 = 3;
+/// A round's phases.
+pub(super) const GATHERING: u8 = 0;
+pub(super) const RUNNING: u8 = 1;
+pub(super) const COMPLETE: u8 = 2;
+pub(super) const FAILED: u8 = 3;
 
-struct Round {
-    key: Key,
-    phase: AtomicU8,
+/// What its ranks share of a round.
+pub(super) struct Round {
+    pub(super) key: Key,
+    pub(super) phase: AtomicU8,
     /// Set before `RUNNING`.
-    work: OnceLock<Work>,
-    units: AtomicUsize,
-    next: AtomicUsize,
-    unfinished: AtomicUsize,
+    pub(super) work: OnceLock<Work>,
+    pub(super) units: AtomicUsize,
+    /// The first unit that nobody has taken.
+    pub(super) next: AtomicUsize,
+    pub(super) unfinished: AtomicUsize,
     /// Set before `COMPLETE`, in a split.
     members: OnceLock<Vec<Member>>,
     /// Set before `FAILED`.
-    error: OnceLock<Error>,
+    pub(super) error: OnceLock<Error>,
 }
 
 impl Core {
@@ -136,7 +125,7 @@ impl Core {
     /// Joins `rank` to a split and returns its new communicator.
     pub(super) fn split(&self, rank: usize, count: u64, color: u32, key: u32) -> Result<Member> {
         let posted = self.join(rank, rank, Key::Split { count }, Offer::Split { color, key })?;
-        let round = Arc::clone(&posted.round);
+        let round = Arc::clone(posted.round());
         posted.wait()?;
         let members = round.members.get().map(Vec::as_slice).unwrap_or_default();
         // A split completes with one member per rank, so the rank is there.
@@ -160,17 +149,9 @@ impl Core {
             entry.arrived += 1;
         }
         let all_here = entry.arrived == entry.offers.len();
-        let posted = Posted {
-            core: self,
-            rank,
-            round,
-            op,
-            since: Instant::now(),
-            settled: false,
-            buffers: PhantomData,
-        };
+        let posted = Posted::new(self, rank, round, op);
         if all_here {
-            self.start(&mut state, &posted.round);
+            self.start(&mut state, posted.round());
         } else {
             // The rank itself is gone if it panicked with calls still to be made.
             let missing = state.gathering.get(&key).into_iter().flat_map(Gathering::missing);
@@ -219,7 +200,7 @@ impl Core {
         }
     }
 
-    fn wake_ranks(&self, state: &State, key: Key) {
+    pub(super) fn wake_ranks(&self, state: &State, key: Key) {
         let wake = |rank: usize| {
             if state.asleep.get(rank) == Some(&true)
                 && let Some(wake) = self.wake.get(rank)
@@ -234,7 +215,7 @@ impl Core {
     }
 
     /// Ends every round that still gathers, and the communicator with it.
-    fn break_with(&self, state: &mut State, error: Error) {
+    pub(super) fn break_with(&self, state: &mut State, error: Error) {
         for (key, gathering) in std::mem::take(&mut state.gathering) {
             let Gathering { round, offers, .. } = gathering;
             drop(offers);
@@ -319,7 +300,7 @@ impl Core {
         self.ranks.get(rank).copied().unwrap_or_else(|| u32::try_from(rank).unwrap_or(u32::MAX))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it holds the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -368,7 +349,7 @@ impl Gathering {
     }
 
     /// Ranks that have not come.
-    fn missing(&self) -> impl Iterator<Item = usize> + '_ {
+    pub(super) fn missing(&self) -> impl Iterator<Item = usize> + '_ {
         let key = self.round.key;
         let open = self.offers.iter().enumerate().filter(|(_, offer)| offer.is_none());
         open.map(move |(slot, _)| key.rank_of(slot))
@@ -380,154 +361,7 @@ impl Gathering {
 }
 
 impl Round {
-    fn phase(&self) -> u8 {
+    pub(super) fn phase(&self) -> u8 {
         self.phase.load(Ordering::Acquire)
-    }
-}
-
-/// A rank's part in a round, whose buffers are borrowed for `'b`. See the module's head.
-///
-/// Not to be leaked, which is why it never leaves [`super`].
-pub(super) struct Posted<'c, 'b> {
-    core: &'c Core,
-    rank: usize,
-    round: Arc<Round>,
-    op: Op,
-    since: Instant,
-    settled: bool,
-    buffers: PhantomData<&'b mut ()>,
-}
-
-impl Posted<'_, '_> {
-    /// Whether [`wait`](Self::wait) waits for no rank that has not come yet.
-    pub(super) fn is_ready(&self) -> bool {
-        self.round.phase() != GATHERING
-    }
-
-    /// Waits until the round is over, and does its share of the work.
-    pub(super) fn wait(mut self) -> Result<()> {
-        self.settle();
-        match self.round.phase() {
-            FAILED => self.round.error.get().cloned().map_or(Ok(()), Err),
-            _ => Ok(()),
-        }
-    }
-
-    fn settle(&mut self) {
-        if self.spin_while(GATHERING) {
-            self.sleep_while(GATHERING, self.since.checked_add(self.core.timeout));
-        }
-        self.finish();
-        self.settled = true;
-    }
-
-    /// From `RUNNING` to `COMPLETE`; nothing in any other phase.
-    fn finish(&self) {
-        if self.round.phase() == RUNNING {
-            self.help();
-            if self.spin_while(RUNNING) {
-                self.sleep_while(RUNNING, None);
-            }
-        }
-    }
-
-    /// Does units until all are taken.
-    fn help(&self) {
-        let round = &*self.round;
-        let Some(work) = round.work.get() else { return };
-        let units = round.units.load(Ordering::Relaxed);
-        loop {
-            let unit = round.next.fetch_add(1, Ordering::Relaxed);
-            if unit >= units {
-                return;
-            }
-            let abort = AbortOnUnwind;
-            // SAFETY: this unit is not done, so the round is `RUNNING` and not complete, hence all its
-            // `Posted` exist and the buffers with them (module's head). Their borrows are exclusive
-            // (recv) or shared (send), and the callers cannot use them before their `Posted` ends.
-            // `fetch_add` gives each unit to one thread. The Acquire load of `RUNNING` makes visible what the
-            // ranks wrote before they came.
-            unsafe { work.run(unit) };
-            std::mem::forget(abort);
-            // Release, so that whoever sees `COMPLETE` sees every unit's writes; Acquire, so that the
-            // last one passes on those of the others.
-            if round.unfinished.fetch_sub(1, Ordering::AcqRel) == 1 {
-                let state = self.core.lock();
-                round.phase.store(COMPLETE, Ordering::Release);
-                self.core.wake_ranks(&state, round.key);
-            }
-        }
-    }
-
-    /// Waits a little for `phase` to end. Returns whether it still lasts.
-    fn spin_while(&self, phase: u8) -> bool {
-        for _ in 0..self.core.spins {
-            if self.round.phase() != phase {
-                return false;
-            }
-            std::hint::spin_loop();
-        }
-        self.round.phase() == phase
-    }
-
-    /// Sleeps until `phase` ends. If `GATHERING` lasts longer than the deadline, breaks the communicator.
-    fn sleep_while(&self, phase: u8, deadline: Option<Instant>) {
-        let Some(wake) = self.core.wake.get(self.rank) else { return };
-        let mut state = self.core.lock();
-        while self.round.phase() == phase {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if phase == GATHERING && left == Some(Duration::ZERO) {
-                self.give_up(&mut state);
-                return;
-            }
-            state.asleep[self.rank] = true;
-            state = match left {
-                None => wake.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(left) => wake.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
-            };
-            state.asleep[self.rank] = false;
-        }
-    }
-
-    fn give_up(&self, state: &mut State) {
-        let missing = state.gathering.get(&self.round.key).into_iter().flat_map(Gathering::missing);
-        let error = Error::Timeout {
-            call: self.core.call_id(self.round.key, self.op),
-            waited: self.core.timeout,
-            missing: missing.map(|rank| self.core.global(rank)).collect(),
-        };
-        self.core.break_with(state, error);
-    }
-
-    /// Leaves the round without waiting for ranks that have not come.
-    fn abandon(&self) {
-        let mut state = self.core.lock();
-        if self.round.phase() == GATHERING {
-            let error = Error::RankLost {
-                call: self.core.call_id(self.round.key, self.op),
-                rank: self.core.global(self.rank),
-                panicked: std::thread::panicking(),
-            };
-            self.core.break_with(&mut state, error);
-        }
-        drop(state);
-        self.finish();
-    }
-}
-
-impl Drop for Posted<'_, '_> {
-    fn drop(&mut self) {
-        if !self.settled {
-            self.abandon();
-        }
-    }
-}
-
-/// Other threads wait for the unit that this one does, and may not give up.
-struct AbortOnUnwind;
-
-impl Drop for AbortOnUnwind {
-    fn drop(&mut self) {
-        std::process::abort();
     }
 }

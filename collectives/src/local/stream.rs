@@ -119,8 +119,10 @@ impl Stream {
             let next = queue.finished;
             if let Some(job) = queue.jobs.remove(&next) {
                 drop(queue);
-                // The job reports a panic by itself; the calls behind it must still be made.
-                let _ = catch_unwind(AssertUnwindSafe(job));
+                // The handle's owner learns of a panic from the job itself, the other ranks from this.
+                if catch_unwind(AssertUnwindSafe(job)).is_err() {
+                    core.leave(self.rank, Departure::Panicked);
+                }
                 queue = self.lock();
                 queue.finish();
                 self.notify(&queue);
