@@ -113,14 +113,14 @@ impl SummaryBuilder {
     }
 
     /// The position of `op`, for repeated [`add_at`](Self::add_at).
-    pub(super) fn slot(&mut self, op: &str) -> usize {
+    pub(crate) fn slot(&mut self, op: &str) -> usize {
         match self.by_op.get_index_of(op) {
             Some(slot) => slot,
             None => self.by_op.insert_full(op.to_string(), Sums::default()).0,
         }
     }
 
-    pub(super) fn add_at(&mut self, slot: usize, duration_ns: u64, overlap_ns: u64, bytes: Option<u64>) {
+    pub(crate) fn add_at(&mut self, slot: usize, duration_ns: u64, overlap_ns: u64, bytes: Option<u64>) {
         let overlap_ns = overlap_ns.min(duration_ns);
         let sums = Sums { count: 1, time_ns: duration_ns.into(), overlap_ns: overlap_ns.into(), bytes };
         if let Some((_, slot)) = self.by_op.get_index_mut(slot) {

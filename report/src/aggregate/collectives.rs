@@ -1,0 +1,286 @@
+//! Collectives of this process's ranks, matched as they come.
+
+use super::queue::Interval;
+use super::track::TrackState;
+use crate::analyze::{
+    CrossRank, CrossRankAccumulator, Member, Position, Unmatched, UnmatchedReason, is_synchronizing,
+};
+use crate::timeline::{Names, Sym};
+use indexmap::IndexMap;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+/// Collectives that wait for members at most; beyond, the oldest counts with those that it has. In a
+/// process with few of a communicator's ranks, members never come.
+const MAX_WAITING: usize = 4096;
+
+/// Unmatched collectives that are listed; the rest is only counted.
+const LISTED: usize = 20;
+
+/// A communicator and a number in it.
+type Key = (Sym, u64);
+
+/// Collectives of this process's ranks, matched as they come.
+#[derive(Debug, Default)]
+pub(super) struct Collectives {
+    synchronizing: HashMap<Sym, bool>,
+    /// Ranks with any communication.
+    ranks: BTreeSet<u32>,
+    communicators: HashMap<Sym, Communicator>,
+    waiting: HashMap<Key, Vec<Part>>,
+    /// Keys of `waiting` from the oldest on, and of some that are no longer there.
+    order: VecDeque<Key>,
+    accumulator: CrossRankAccumulator,
+    unmatched_events: u64,
+    unmatched: Vec<Unmatched>,
+    not_numbered: IndexMap<Sym, BTreeSet<u32>>,
+}
+
+#[derive(Debug, Default)]
+struct Communicator {
+    tracks: BTreeSet<u32>,
+    size: Option<u32>,
+}
+
+/// One rank's part in a collective.
+#[derive(Debug)]
+struct Part {
+    /// The interval's id while it runs.
+    id: Option<u32>,
+    track: u32,
+    rank: u32,
+    device: Option<u32>,
+    op: Sym,
+    bytes: Option<u64>,
+    dtype: Option<Sym>,
+    step: Option<i64>,
+    start_ns: i64,
+    end_ns: i64,
+    /// Compute of its track before the start, before the turn from waiting to transfer, before the end.
+    at_start_ns: u64,
+    at_turn_ns: u64,
+    at_end_ns: u64,
+    turn_ns: i64,
+}
+
+impl Collectives {
+    /// Fixes the op's place in the report, and says whether each rank waits for all others in it.
+    pub fn declare(&mut self, op: Sym, name: &str) -> bool {
+        let accumulator = &mut self.accumulator;
+        *self.synchronizing.entry(op).or_insert_with(|| {
+            let synchronizing = is_synchronizing(name);
+            if synchronizing {
+                accumulator.declare(name);
+            }
+            synchronizing
+        })
+    }
+
+    /// A rank enters a collective; the sweep is at `at_ns`.
+    pub fn arrive(&mut self, at_ns: i64, id: u32, interval: &Interval, tracks: &mut [TrackState]) {
+        let Some(call) = &interval.call else { return };
+        let Some(track) = tracks.get(interval.track as usize) else { return };
+        let (rank, device) = (track.rank, track.device);
+        self.ranks.insert(rank);
+        if !call.synchronizing {
+            return;
+        }
+        let (Some(comm), Some(seq)) = (call.comm, call.seq) else {
+            self.unmatched_events += 1;
+            self.not_numbered.entry(call.op).or_default().insert(rank);
+            return;
+        };
+        let communicator = self.communicators.entry(comm).or_default();
+        communicator.tracks.insert(interval.track);
+        communicator.size = communicator.size.max(call.comm_size);
+        let parts = self.waiting.entry((comm, seq)).or_default();
+        if parts.is_empty() {
+            self.order.push_back((comm, seq));
+        }
+        // The last arrival so far: from here on, those who wait transfer.
+        for part in parts.iter_mut() {
+            if part.id.is_some() {
+                if let Some(track) = tracks.get_mut(part.track as usize) {
+                    track.advance(at_ns);
+                    part.at_turn_ns = track.compute_ns();
+                }
+                part.turn_ns = part.turn_ns.max(interval.start_ns);
+            } else if part.turn_ns < interval.start_ns {
+                part.turn_ns = part.end_ns;
+                part.at_turn_ns = part.at_end_ns;
+            }
+        }
+        let covered_ns = call.covered_at_start_ns;
+        parts.push(Part {
+            id: Some(id),
+            track: interval.track,
+            rank,
+            device,
+            op: call.op,
+            bytes: call.bytes,
+            dtype: call.dtype,
+            step: interval.step,
+            start_ns: interval.start_ns,
+            end_ns: interval.end_ns,
+            at_start_ns: covered_ns,
+            at_turn_ns: covered_ns,
+            at_end_ns: covered_ns,
+            turn_ns: interval.start_ns,
+        });
+    }
+
+    /// A rank leaves a collective. The track has been moved on to that instant.
+    pub fn leave(&mut self, id: u32, interval: &Interval, tracks: &[TrackState], names: &Names) {
+        let Some(call) = interval.call.as_ref().filter(|call| call.synchronizing) else { return };
+        let (Some(comm), Some(seq)) = (call.comm, call.seq) else { return };
+        let key = (comm, seq);
+        let Some(parts) = self.waiting.get_mut(&key) else { return };
+        let track = tracks.get(interval.track as usize);
+        if let Some(part) = parts.iter_mut().find(|part| part.id == Some(id)) {
+            part.id = None;
+            part.at_end_ns = track.map_or(0, TrackState::compute_ns);
+        }
+        let size = self.communicators.get(&comm).and_then(|known| known.size);
+        let all = size.is_some_and(|size| parts.len() >= size as usize);
+        if all
+            && parts.iter().all(|part| part.id.is_none())
+            && let Some(parts) = self.waiting.remove(&key)
+        {
+            self.settle(key, parts, names);
+        }
+        while self.waiting.len() > MAX_WAITING {
+            let Some(oldest) = self.order.pop_front() else { break };
+            if let Some(parts) = self.waiting.remove(&oldest) {
+                self.settle(oldest, parts, names);
+            }
+        }
+        if self.order.len() > 2 * MAX_WAITING {
+            self.order.retain(|key| self.waiting.contains_key(key));
+        }
+    }
+
+    /// Adds a collective to the figures, or to what could not be matched.
+    fn settle(&mut self, key: Key, mut parts: Vec<Part>, names: &Names) {
+        let entered = parts.len();
+        // Those who are still inside have no end that could be told.
+        parts.retain(|part| part.id.is_none());
+        self.unmatched_events += (entered - parts.len()) as u64;
+        parts.sort_by_key(|part| part.track);
+        let Some(first) = parts.first() else { return };
+        let op = names.get(first.op);
+        let size = self.communicators.get(&key.0).map_or(parts.len(), |known| match known.size {
+            Some(size) => size as usize,
+            None => known.tracks.len(),
+        });
+        if let Some(reason) = objection(op, &parts, size) {
+            self.unmatched_events += parts.len() as u64;
+            self.list(key, reason, &parts, names);
+            return;
+        }
+        let position = match parts.iter().find_map(|part| part.step) {
+            Some(step) => Position::Step(step),
+            None => Position::Sequence { comm: key.0.index() as u32, seq: key.1 },
+        };
+        let members: Vec<Member> = parts.iter().map(Part::member).collect();
+        let complete = parts.len() == size;
+        if !complete {
+            self.list(key, UnmatchedReason::MembersMissing, &parts, names);
+        }
+        self.accumulator.add(op, position, &members, complete);
+    }
+
+    fn list(&mut self, key: Key, reason: UnmatchedReason, parts: &[Part], names: &Names) {
+        let Some(first) = parts.first() else { return };
+        if self.unmatched.len() < LISTED {
+            let ranks: BTreeSet<u32> = parts.iter().map(|part| part.rank).collect();
+            self.unmatched.push(Unmatched {
+                comm: Some(names.get(key.0).to_owned()),
+                seq: Some(key.1),
+                op: names.get(first.op).to_owned(),
+                reason,
+                ranks: ranks.into_iter().collect(),
+            });
+        }
+    }
+
+    /// The figures across ranks; `None` if there are not two ranks with a collective in common.
+    pub fn finish(mut self, names: &Names, warnings: &mut Vec<String>) -> Option<CrossRank> {
+        let mut left: Vec<(Key, Vec<Part>)> = std::mem::take(&mut self.waiting).into_iter().collect();
+        left.sort_by_key(|(key, _)| *key);
+        for (key, parts) in left {
+            self.settle(key, parts, names);
+        }
+        if self.ranks.len() < 2 {
+            return None;
+        }
+        let (ops, left_out) = self.accumulator.finish();
+        let is_partial = |name: &str| ops.iter().any(|op| op.partial && op.collective == name);
+        let numbered = self.unmatched.into_iter().filter(|one| {
+            // Two ranks or more of an op that is partial throughout are in its figures.
+            one.reason != UnmatchedReason::MembersMissing || one.ranks.len() < 2 || !is_partial(&one.op)
+        });
+        let not_numbered = self.not_numbered.into_iter().map(|(op, ranks)| Unmatched {
+            comm: None,
+            seq: None,
+            op: names.get(op).to_owned(),
+            reason: UnmatchedReason::NotNumbered,
+            ranks: ranks.into_iter().collect(),
+        });
+        let unmatched: Vec<Unmatched> = not_numbered.chain(numbered).collect();
+        let unmatched_events = self.unmatched_events + left_out;
+        if ops.is_empty() {
+            warnings.push(format!(
+                "Waits across ranks are not given: no collective was recorded by two ranks with the same \
+                 communicator and sequence number ({unmatched_events} events unmatched)."
+            ));
+            return None;
+        }
+        let partial: Vec<&str> =
+            ops.iter().filter(|op| op.partial).map(|op| op.collective.as_str()).collect();
+        if !partial.is_empty() {
+            warnings.push(format!(
+                "Not all ranks of a communicator were read: waits of {} are lower bounds.",
+                partial.join(", ")
+            ));
+        }
+        Some(CrossRank { ops, unmatched_events, unmatched })
+    }
+}
+
+impl Part {
+    fn member(&self) -> Member {
+        let duration = crate::analyze::duration_ns;
+        let turn = self.turn_ns.min(self.end_ns).max(self.start_ns);
+        let hidden_wait = self.at_turn_ns.saturating_sub(self.at_start_ns);
+        let hidden_transfer = self.at_end_ns.saturating_sub(self.at_turn_ns);
+        Member {
+            rank: self.rank,
+            device: self.device,
+            start_ns: self.start_ns,
+            end_ns: self.end_ns,
+            exposed_wait_ns: duration(self.start_ns, turn).saturating_sub(hidden_wait),
+            exposed_transfer_ns: duration(turn, self.end_ns).saturating_sub(hidden_transfer),
+        }
+    }
+}
+
+/// Why these parts, sorted by track, are not one collective with at least two ranks.
+fn objection(op: &str, parts: &[Part], size: usize) -> Option<UnmatchedReason> {
+    if parts.windows(2).any(|pair| pair[0].track == pair[1].track) || parts.len() > size {
+        return Some(UnmatchedReason::Ambiguous);
+    }
+    if parts.windows(2).all(|pair| pair[0].rank == pair[1].rank) {
+        return Some(UnmatchedReason::MembersMissing);
+    }
+    let same_op = agree(parts.iter().map(|part| part.op));
+    // Ranks of such a collective may move different amounts.
+    let same_bytes = op.ends_with("_v") || agree(parts.iter().filter_map(|part| part.bytes));
+    if !same_op || !same_bytes || !agree(parts.iter().filter_map(|part| part.dtype)) {
+        return Some(UnmatchedReason::Disagreement);
+    }
+    parts.iter().any(|part| part.end_ns < part.start_ns).then_some(UnmatchedReason::EndBeforeStart)
+}
+
+fn agree<T: PartialEq>(mut values: impl Iterator<Item = T>) -> bool {
+    let Some(first) = values.next() else { return true };
+    values.all(|value| value == first)
+}
