@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// Spans timed at a stretch: fewer than the queue holds, so that none is dropped.
-const BURST: u64 = 20_000;
+const BURST: u64 = 10_000;
 /// Stretches per process.
 const BURSTS: usize = 15;
 /// Processes per recorder.
@@ -153,13 +153,14 @@ fn fastrace() -> f64 {
             let root = fastrace::Span::root("step", fastrace::prelude::SpanContext::random());
             let _parent = root.set_local_parent();
             for seq in chunk * 1000..(chunk + 1) * 1000 {
-                let span = fastrace::local::LocalSpan::enter_with_local_parent("all_reduce").with_properties(|| {
-                    [
-                        ("bytes", "1048576".into()),
-                        ("comm", "world".into()),
-                        ("seq", std::borrow::Cow::<str>::from(seq.to_string())),
-                    ]
-                });
+                let span =
+                    fastrace::local::LocalSpan::enter_with_local_parent("all_reduce").with_properties(|| {
+                        [
+                            ("bytes", "1048576".into()),
+                            ("comm", "world".into()),
+                            ("seq", std::borrow::Cow::<str>::from(seq.to_string())),
+                        ]
+                    });
                 black_box(&span);
             }
         }

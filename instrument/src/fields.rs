@@ -6,8 +6,8 @@
 use crate::intern::{InternCache, Interner, Sym};
 use crate::spans::{Kind, SpanFields};
 use std::fmt::{self, Write};
+use tracing_core::Metadata;
 use tracing_core::field::{Field, Visit};
-use tracing_core::{Metadata, span};
 
 /// The field that makes a span ours.
 const KIND_FIELD: &str = "commtrace.kind";
@@ -65,7 +65,8 @@ pub(crate) struct Layout {
     callsite: usize,
     /// Whether the spans have a kind at all.
     pub has_kind: bool,
-    name: Sym,
+    /// The spans' name.
+    pub name: Sym,
     meanings: [Meaning; MAX_FIELDS],
 }
 
@@ -109,44 +110,24 @@ impl LayoutCache {
     }
 }
 
-/// What was found in a span's fields.
-#[derive(Debug)]
-pub(crate) struct Found {
-    pub fields: SpanFields,
-    /// A `rank` field, which overrides the thread's rank.
-    pub rank: Option<u32>,
-}
-
-/// Collects the fields that `layout` gives a meaning.
+/// Collects the fields that a layout gives a meaning.
 #[derive(Debug)]
 pub(crate) struct Collector<'a> {
     layout: &'a Layout,
     interner: &'a Interner,
     strings: &'a mut InternCache,
-    found: Found,
+    fields: &'a mut SpanFields,
 }
 
 impl<'a> Collector<'a> {
-    pub fn new(layout: &'a Layout, interner: &'a Interner, strings: &'a mut InternCache) -> Self {
-        let found = Found { fields: SpanFields::new(layout.name), rank: None };
-        Self { layout, interner, strings, found }
-    }
-
-    /// Continues with the fields that a span already has.
-    pub fn resume(mut self, fields: SpanFields) -> Self {
-        self.found.fields = fields;
-        self
-    }
-
-    #[inline]
-    pub fn collect(mut self, attributes: &span::Attributes<'_>) -> Found {
-        attributes.record(&mut self);
-        self.found
-    }
-
-    pub fn collect_record(mut self, record: &span::Record<'_>) -> Found {
-        record.record(&mut self);
-        self.found
+    /// Collects into `fields`. Its `rank` stays as it is unless the span has such a field.
+    pub fn new(
+        layout: &'a Layout,
+        interner: &'a Interner,
+        strings: &'a mut InternCache,
+        fields: &'a mut SpanFields,
+    ) -> Self {
+        Self { layout, interner, strings, fields }
     }
 
     #[inline]
@@ -159,13 +140,13 @@ impl<'a> Collector<'a> {
         if meaning == Meaning::Unused {
             return;
         }
-        let fields = &mut self.found.fields;
+        let fields = &mut *self.fields;
         match meaning {
             Meaning::Kind => {
-                fields.kind = match text {
-                    "compute" => Kind::Compute,
-                    "comm" => Kind::Comm,
-                    "step" => Kind::Step,
+                fields.kind = match text.as_bytes() {
+                    b"compute" => Kind::Compute,
+                    b"comm" => Kind::Comm,
+                    b"step" => Kind::Step,
                     _ => Kind::Ignored,
                 }
             }
@@ -186,7 +167,7 @@ impl<'a> Collector<'a> {
     /// Values outside a field's range leave it unknown: a wrong figure is worse than none.
     #[inline]
     fn number(&mut self, meaning: Meaning, number: i128) {
-        let fields = &mut self.found.fields;
+        let fields = &mut *self.fields;
         let small = || u32::try_from(number).ok().filter(|&small| small != u32::MAX);
         let large = || u64::try_from(number).ok().filter(|&large| large != u64::MAX);
         match meaning {
@@ -196,7 +177,7 @@ impl<'a> Collector<'a> {
             Meaning::CommSize => fields.comm_size = small().unwrap_or(u32::MAX),
             Meaning::CommRank => fields.comm_rank = small().unwrap_or(u32::MAX),
             Meaning::Peer => fields.peer = small().unwrap_or(u32::MAX),
-            Meaning::Rank => self.found.rank = small(),
+            Meaning::Rank => fields.rank = small().unwrap_or(fields.rank),
             Meaning::Step => fields.step = i64::try_from(number).unwrap_or(i64::MIN),
             Meaning::Kind => fields.kind = Kind::Ignored,
             Meaning::Op | Meaning::Comm | Meaning::Stream | Meaning::Dtype | Meaning::Label => {
@@ -221,7 +202,12 @@ impl Visit for Collector<'_> {
 
     #[inline]
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.number(self.meaning(field), value.into());
+        match self.meaning(field) {
+            Meaning::Unused => {}
+            Meaning::Bytes => self.fields.bytes = value,
+            Meaning::Seq => self.fields.seq = value,
+            meaning => self.number(meaning, value.into()),
+        }
     }
 
     #[inline]

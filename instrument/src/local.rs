@@ -10,7 +10,7 @@ use crate::intern::InternCache;
 use crate::queue::{RawRecord, Sender, Sent};
 use crate::rank;
 use crate::recorder::{RankState, Recorder};
-use crate::spans::{Kind, NO_STEP, NO_U32, SpanCell, SpanFields, SpanTable};
+use crate::spans::{Kind, NO_STEP, NO_U32, SpanCell, SpanFields, SpanTable, SpanWords};
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -57,18 +57,24 @@ struct Open {
     /// Ticks at the entry.
     start: u64,
     kind: Kind,
-    place: Place,
     /// Entries of the same span inside this one: they are part of this interval.
     nested: u32,
+    place: Place,
     /// For a step: whose current step it is, and what that was before.
-    step: Option<(Arc<RankState>, i64)>,
+    step: Option<Box<(Arc<RankState>, i64)>>,
 }
 
 /// Where a span's fields are.
 #[derive(Debug)]
 enum Place {
+    /// In the thread's own table.
     Own(usize),
-    Other(Arc<SpanTable>, usize),
+    Elsewhere(Box<Elsewhere>),
+}
+
+#[derive(Debug)]
+enum Elsewhere {
+    Table(Arc<SpanTable>, usize),
     Overflow(Arc<SpanCell>),
 }
 
@@ -112,9 +118,16 @@ impl Local {
         if !layout.has_kind {
             return;
         }
-        let found = Collector::new(layout, &self.recorder.interner, &mut self.strings).collect(attributes);
-        let mut fields = found.fields;
-        fields.rank = found.rank.unwrap_or_else(rank::current_rank);
+        let mut fields = SpanFields::new(layout.name);
+        attributes.record(&mut Collector::new(
+            layout,
+            &self.recorder.interner,
+            &mut self.strings,
+            &mut fields,
+        ));
+        if fields.rank == NO_U32 {
+            fields.rank = rank::current_rank();
+        }
         if fields.rank != self.rank {
             self.change_rank(fields.rank);
         }
@@ -124,9 +137,10 @@ impl Local {
         self.apply_filters(&mut fields);
         fields.span = self.next_span;
         self.next_span += 1;
-        if !self.table.insert(id, &fields) {
+        let words = SpanWords::pack(&fields);
+        if !self.table.insert(id, &words) {
             let cell = SpanCell::default();
-            cell.store(&fields);
+            cell.store(&words);
             self.recorder.overflow.insert(id, cell);
         }
     }
@@ -158,15 +172,11 @@ impl Local {
             return;
         }
         let Some(place) = self.find(id).or_else(|| self.find_elsewhere(id)) else { return };
-        let before = self.cell(&place).load();
+        let mut fields = self.cell(&place).load().unpack();
         let layout = self.layouts.get(metadata, &self.recorder.interner);
-        let found = Collector::new(layout, &self.recorder.interner, &mut self.strings)
-            .resume(before)
-            .collect_record(values);
-        let mut fields = found.fields;
-        fields.rank = found.rank.unwrap_or(before.rank);
+        values.record(&mut Collector::new(layout, &self.recorder.interner, &mut self.strings, &mut fields));
         self.apply_filters(&mut fields);
-        self.cell(&place).store(&fields);
+        self.cell(&place).store(&SpanWords::pack(&fields));
     }
 
     /// Whether a span of this callsite, not found in the thread's own table, may be elsewhere.
@@ -183,18 +193,23 @@ impl Local {
     #[cold]
     fn find_elsewhere(&self, id: u64) -> Option<Place> {
         if let Some(cell) = self.recorder.overflow.find(id) {
-            return Some(Place::Overflow(cell));
+            return Some(Place::Elsewhere(Box::new(Elsewhere::Overflow(cell))));
         }
         let tables = self.recorder.tables.read().unwrap_or_else(PoisonError::into_inner);
-        tables.iter().find_map(|table| Some(Place::Other(Arc::clone(table), table.find(id)?)))
+        tables.iter().find_map(|table| {
+            let index = table.find(id)?;
+            Some(Place::Elsewhere(Box::new(Elsewhere::Table(Arc::clone(table), index))))
+        })
     }
 
     #[inline]
     fn cell<'a>(&'a self, place: &'a Place) -> &'a SpanCell {
         match place {
             Place::Own(index) => self.table.cell(*index),
-            Place::Other(table, index) => table.cell(*index),
-            Place::Overflow(cell) => cell,
+            Place::Elsewhere(elsewhere) => match &**elsewhere {
+                Elsewhere::Table(table, index) => table.cell(*index),
+                Elsewhere::Overflow(cell) => cell,
+            },
         }
     }
 
@@ -231,10 +246,10 @@ impl Local {
         let mut step = None;
         let is_first = !kind.is_step() && self.table.open_since.load(Ordering::Relaxed) == 0;
         if kind.is_step() {
-            step = Some(self.begin_step(&place));
+            step = Some(Box::new(self.begin_step(&place)));
         } else if is_first {
             // Before the clock is read, so that the writer never takes a later instant for final.
-            self.table.open_since.store(1, Ordering::SeqCst);
+            self.table.open_since.store(1, Ordering::Release);
         }
         let start = clock::ticks();
         if is_first {
@@ -247,7 +262,7 @@ impl Local {
     }
 
     fn begin_step(&self, place: &Place) -> (Arc<RankState>, i64) {
-        let fields = self.cell(place).load();
+        let fields = self.cell(place).load().unpack();
         let state = if fields.rank == self.rank || fields.rank == NO_U32 {
             Arc::clone(&self.rank_state)
         } else {
@@ -266,17 +281,19 @@ impl Local {
             self.stack[index].nested -= 1;
             return;
         }
-        let open = self.stack.remove(index);
+        let open =
+            if index + 1 == self.stack.len() { self.stack.pop() } else { Some(self.stack.remove(index)) };
+        let Some(open) = open else { return };
         let cell = self.cell(&open.place);
-        let fields = cell.load();
+        let words = cell.load();
         if open.kind != Kind::Compute {
             cell.set_entered(0);
         }
-        if let Some((state, previous)) = &open.step {
-            state.step.store(*previous, Ordering::Relaxed);
+        if let Some(step) = &open.step {
+            step.0.step.store(step.1, Ordering::Relaxed);
         }
-        if fields.kind.is_recorded() && self.recorder.active.load(Ordering::Relaxed) {
-            let record = RawRecord { fields, start: open.start, end, thread: self.table.thread };
+        if words.kind().is_recorded() && self.recorder.active.load(Ordering::Relaxed) {
+            let record = RawRecord { words, start: open.start, end, thread: self.table.thread };
             if self.sender.send(record) == Sent::StoredWakeWriter {
                 self.recorder.wake_writer();
             }
@@ -302,10 +319,11 @@ impl Local {
 
     /// A span that is not in this thread's table was closed.
     pub fn close_elsewhere(&mut self, id: u64) {
-        match self.find_elsewhere(id) {
-            Some(Place::Other(table, index)) => table.remove(index),
-            Some(Place::Overflow(_)) => self.recorder.overflow.remove(id),
-            Some(Place::Own(_)) | None => {}
+        if let Some(Place::Elsewhere(elsewhere)) = self.find_elsewhere(id) {
+            match *elsewhere {
+                Elsewhere::Table(table, index) => table.remove(index),
+                Elsewhere::Overflow(_) => self.recorder.overflow.remove(id),
+            }
         }
     }
 }

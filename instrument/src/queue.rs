@@ -1,9 +1,10 @@
 //! Records on their way from the threads to the writer.
 //!
-//! Each thread pushes into a single-producer ring; a full ring is replaced by one twice as large while
-//! the total capacity of all rings stays within `COMMTRACE_QUEUE`. What does not fit is counted.
+//! Each thread pushes into a single-producer ring; a full ring is replaced by a larger one while the
+//! capacity of all rings that are not yet emptied stays within `COMMTRACE_QUEUE`. What does not fit is
+//! counted.
 
-use crate::spans::SpanFields;
+use crate::spans::SpanWords;
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,22 +12,30 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A finished interval, in ticks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawRecord {
-    pub fields: SpanFields,
+    pub words: SpanWords,
     pub start: u64,
     pub end: u64,
     pub thread: u32,
 }
 
-/// Capacity of a thread's first ring. It is granted even when the budget is spent, so that many idle
-/// threads cannot silence a new one.
+/// Capacity of a thread's first ring, and the least that another is worth. The first is granted even
+/// when the budget is spent, so that many idle threads cannot silence a new one.
 const FIRST_RING: usize = 256;
+
+/// The writer's end of a ring.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    pub records: Consumer<RawRecord>,
+    /// How much of its capacity was taken from the budget.
+    granted: usize,
+}
 
 /// What producers and the writer share.
 #[derive(Debug)]
 pub(crate) struct Queue {
     /// Capacity that may still be handed out.
     budget: AtomicUsize,
-    new_rings: Mutex<Vec<Consumer<RawRecord>>>,
+    new_rings: Mutex<Vec<Ring>>,
     /// Records that found no room.
     pub dropped: AtomicU64,
     first_ring: usize,
@@ -47,17 +56,29 @@ impl Queue {
     pub fn sender(self: &Arc<Self>) -> Sender {
         let (producer, consumer) = RingBuffer::new(self.first_ring);
         let granted = self.take_budget(self.first_ring);
-        self.announce(consumer);
-        Sender { queue: Arc::clone(self), producer, capacity: self.first_ring, granted, until_wake: 0 }
+        self.announce(Ring { records: consumer, granted });
+        Sender { queue: Arc::clone(self), producer, capacity: self.first_ring, until_wake: 0 }
     }
 
     /// Rings created since the last call.
-    pub fn take_new_rings(&self) -> Vec<Consumer<RawRecord>> {
+    pub fn take_new_rings(&self) -> Vec<Ring> {
         std::mem::take(&mut *self.new_rings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn announce(&self, consumer: Consumer<RawRecord>) {
-        self.new_rings.lock().unwrap_or_else(PoisonError::into_inner).push(consumer);
+    /// Gives up the rings that are empty and that no thread pushes into any more: their thread ended,
+    /// or moved on to a larger one.
+    pub fn retire(&self, rings: &mut Vec<Ring>) {
+        rings.retain(|ring| {
+            let done = ring.records.is_abandoned() && ring.records.is_empty();
+            if done {
+                self.budget.fetch_add(ring.granted, Ordering::Relaxed);
+            }
+            !done
+        });
+    }
+
+    fn announce(&self, ring: Ring) {
+        self.new_rings.lock().unwrap_or_else(PoisonError::into_inner).push(ring);
     }
 
     /// Takes up to `wanted` from the budget and says how much it was.
@@ -95,8 +116,6 @@ pub(crate) struct Sender {
     queue: Arc<Queue>,
     producer: Producer<RawRecord>,
     capacity: usize,
-    /// How much of `capacity` was taken from the budget.
-    granted: usize,
     /// Records sent since the writer was last woken.
     until_wake: usize,
 }
@@ -118,53 +137,45 @@ impl Sender {
         }
     }
 
+    /// The full ring keeps its share of the budget until the writer has emptied it, which it does before
+    /// it looks at the new one.
     #[cold]
     fn send_to_larger_ring(&mut self, record: RawRecord) -> Sent {
-        // The old ring keeps its share of the budget until the writer has emptied it, which it does
-        // before it looks at the new one.
         let granted = self.queue.take_budget(self.capacity * 2);
-        if granted > self.capacity {
-            let (producer, consumer) = RingBuffer::new(granted);
-            self.queue.announce(consumer);
-            self.producer = producer;
-            // The share of the old ring returns at once: its records are about to be drained.
-            self.queue.budget.fetch_add(self.granted, Ordering::Relaxed);
-            self.capacity = granted;
-            self.granted = granted;
-            self.until_wake = 0;
-            if self.producer.push(record).is_ok() {
-                return Sent::StoredWakeWriter;
-            }
-        } else {
+        if granted < self.queue.first_ring {
             self.queue.budget.fetch_add(granted, Ordering::Relaxed);
+            self.queue.dropped.fetch_add(1, Ordering::Relaxed);
+            return Sent::Dropped;
         }
-        self.queue.dropped.fetch_add(1, Ordering::Relaxed);
-        Sent::Dropped
-    }
-}
-
-impl Drop for Sender {
-    fn drop(&mut self) {
-        self.queue.budget.fetch_add(self.granted, Ordering::Relaxed);
+        let (mut producer, consumer) = RingBuffer::new(granted);
+        // A new ring has room.
+        let _ = producer.push(record);
+        self.queue.announce(Ring { records: consumer, granted });
+        self.producer = producer;
+        self.capacity = granted;
+        self.until_wake = 0;
+        Sent::StoredWakeWriter
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spans::SpanFields;
 
     fn record(number: u64) -> RawRecord {
-        RawRecord { fields: SpanFields::new(0), start: number, end: number, thread: 0 }
+        RawRecord { words: SpanWords::pack(&SpanFields::new(0)), start: number, end: number, thread: 0 }
     }
 
-    fn drain(rings: &mut Vec<Consumer<RawRecord>>, queue: &Queue) -> Vec<u64> {
+    fn drain(rings: &mut Vec<Ring>, queue: &Queue) -> Vec<u64> {
         rings.extend(queue.take_new_rings());
         let mut seen = Vec::new();
         for ring in rings.iter_mut() {
-            while let Ok(record) = ring.pop() {
+            while let Ok(record) = ring.records.pop() {
                 seen.push(record.start);
             }
         }
+        queue.retire(rings);
         seen
     }
 
@@ -174,10 +185,9 @@ mod tests {
         let mut sender = queue.sender();
         let stored = (0..10_000).filter(|&number| sender.send(record(number)) != Sent::Dropped).count();
         assert_eq!(stored as u64 + queue.dropped.load(Ordering::Relaxed), 10_000);
-        // 256 granted at first, then 512 of the remaining 768; the next doubling does not fit.
-        assert_eq!(stored, 768);
+        assert_eq!(stored, 1024);
         let mut rings = Vec::new();
-        assert_eq!(drain(&mut rings, &queue), (0..768).collect::<Vec<_>>());
+        assert_eq!(drain(&mut rings, &queue), (0..1024).collect::<Vec<_>>());
     }
 
     #[test]
@@ -200,12 +210,17 @@ mod tests {
     #[test]
     fn a_finished_thread_returns_its_share() {
         let queue = Arc::new(Queue::new(512));
+        let mut rings = Vec::new();
         for _ in 0..100 {
             let mut sender = queue.sender();
-            for number in 0..256 {
+            for number in 0..512 {
                 assert_ne!(sender.send(record(number)), Sent::Dropped);
             }
+            assert_eq!(sender.send(record(512)), Sent::Dropped);
+            drop(sender);
+            assert_eq!(drain(&mut rings, &queue).len(), 512);
         }
+        assert!(rings.is_empty());
         assert_eq!(queue.budget.load(Ordering::Relaxed), 512);
     }
 }

@@ -86,21 +86,12 @@ impl SpanFields {
     }
 }
 
-/// [`SpanFields`] that several threads may see.
-#[derive(Debug, Default)]
-pub(crate) struct SpanCell {
-    kind_rank: AtomicU64,
-    step: AtomicU64,
-    bytes: AtomicU64,
-    seq: AtomicU64,
-    span: AtomicU64,
-    name_label: AtomicU64,
-    comm_stream: AtomicU64,
-    dtype_size: AtomicU64,
-    rank_peer: AtomicU64,
-    /// Ticks at the latest entry, 0 while not entered: lets the writer see collectives that hang.
-    entered: AtomicU64,
-}
+/// Words of [`SpanFields`] in packed form.
+const WORDS: usize = 9;
+
+/// [`SpanFields`] as it is stored and queued: moved word by word, taken apart only by the writer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SpanWords([u64; WORDS]);
 
 fn pack(high: u32, low: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
@@ -110,36 +101,36 @@ fn unpack(both: u64) -> (u32, u32) {
     ((both >> 32) as u32, both as u32)
 }
 
-impl SpanCell {
+impl SpanWords {
     #[inline]
-    pub fn store(&self, fields: &SpanFields) {
-        let relaxed = Ordering::Relaxed;
-        self.kind_rank.store(pack(fields.kind as u32, fields.rank), relaxed);
-        self.step.store(fields.step as u64, relaxed);
-        self.bytes.store(fields.bytes, relaxed);
-        self.seq.store(fields.seq, relaxed);
-        self.span.store(fields.span, relaxed);
-        self.name_label.store(pack(fields.name, fields.label), relaxed);
-        self.comm_stream.store(pack(fields.comm, fields.stream), relaxed);
-        self.dtype_size.store(pack(fields.dtype, fields.comm_size), relaxed);
-        self.rank_peer.store(pack(fields.comm_rank, fields.peer), relaxed);
+    pub fn pack(fields: &SpanFields) -> Self {
+        Self([
+            pack(fields.kind as u32, fields.rank),
+            fields.step as u64,
+            fields.bytes,
+            fields.seq,
+            fields.span,
+            pack(fields.name, fields.label),
+            pack(fields.comm, fields.stream),
+            pack(fields.dtype, fields.comm_size),
+            pack(fields.comm_rank, fields.peer),
+        ])
     }
 
-    #[inline]
-    pub fn load(&self) -> SpanFields {
-        let relaxed = Ordering::Relaxed;
-        let (kind, rank) = unpack(self.kind_rank.load(relaxed));
-        let (name, label) = unpack(self.name_label.load(relaxed));
-        let (comm, stream) = unpack(self.comm_stream.load(relaxed));
-        let (dtype, comm_size) = unpack(self.dtype_size.load(relaxed));
-        let (comm_rank, peer) = unpack(self.rank_peer.load(relaxed));
+    pub fn unpack(&self) -> SpanFields {
+        let words = &self.0;
+        let (kind, rank) = unpack(words[0]);
+        let (name, label) = unpack(words[5]);
+        let (comm, stream) = unpack(words[6]);
+        let (dtype, comm_size) = unpack(words[7]);
+        let (comm_rank, peer) = unpack(words[8]);
         SpanFields {
             kind: Kind::from_bits(kind as u8),
             rank,
-            step: self.step.load(relaxed) as i64,
-            bytes: self.bytes.load(relaxed),
-            seq: self.seq.load(relaxed),
-            span: self.span.load(relaxed),
+            step: words[1] as i64,
+            bytes: words[2],
+            seq: words[3],
+            span: words[4],
             name,
             label,
             comm,
@@ -153,7 +144,34 @@ impl SpanCell {
 
     #[inline]
     pub fn kind(&self) -> Kind {
-        Kind::from_bits((self.kind_rank.load(Ordering::Relaxed) >> 32) as u8)
+        Kind::from_bits((self.0[0] >> 32) as u8)
+    }
+}
+
+/// [`SpanWords`] that several threads may see.
+#[derive(Debug, Default)]
+pub(crate) struct SpanCell {
+    words: [AtomicU64; WORDS],
+    /// Ticks at the latest entry, 0 while not entered: lets the writer see collectives that hang.
+    entered: AtomicU64,
+}
+
+impl SpanCell {
+    #[inline]
+    pub fn store(&self, words: &SpanWords) {
+        for (cell, word) in self.words.iter().zip(words.0) {
+            cell.store(word, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    pub fn load(&self) -> SpanWords {
+        SpanWords(std::array::from_fn(|index| self.words[index].load(Ordering::Relaxed)))
+    }
+
+    #[inline]
+    pub fn kind(&self) -> Kind {
+        Kind::from_bits((self.words[0].load(Ordering::Relaxed) >> 32) as u8)
     }
 
     #[inline]
@@ -212,14 +230,14 @@ impl SpanTable {
 
     /// Inserts a span, only on the owning thread. `false` if its window is full.
     #[inline]
-    pub fn insert(&self, id: u64, fields: &SpanFields) -> bool {
+    pub fn insert(&self, id: u64, words: &SpanWords) -> bool {
         let home = Self::home(id);
         let window = &self.ids[home..home + WINDOW];
         let Some(offset) = window.iter().position(|slot| slot.load(Ordering::Acquire) == 0) else {
             return false;
         };
         let cell = &self.cells[home + offset];
-        cell.store(fields);
+        cell.store(words);
         cell.set_entered(0);
         self.ids[home + offset].store(id, Ordering::Release);
         true
@@ -274,9 +292,14 @@ mod tests {
             peer: 0,
         };
         let cell = SpanCell::default();
-        cell.store(&fields);
-        assert_eq!(cell.load(), fields);
+        cell.store(&SpanWords::pack(&fields));
+        assert_eq!(cell.load().unpack(), fields);
+        assert_eq!(cell.load().kind(), Kind::Comm);
         assert_eq!(cell.kind(), Kind::Comm);
+    }
+
+    fn named(name: Sym) -> SpanWords {
+        SpanWords::pack(&SpanFields::new(name))
     }
 
     #[test]
@@ -285,14 +308,14 @@ mod tests {
         let same_home: Vec<u64> =
             (1..).filter(|&id| SpanTable::home(id) == SpanTable::home(1)).take(WINDOW + 1).collect();
         for &id in &same_home[..WINDOW] {
-            assert!(table.insert(id, &SpanFields::new(id as u32)));
+            assert!(table.insert(id, &named(id as u32)));
         }
-        assert!(!table.insert(same_home[WINDOW], &SpanFields::new(0)));
+        assert!(!table.insert(same_home[WINDOW], &named(0)));
         let third = table.find(same_home[3]).unwrap();
-        assert_eq!(table.cell(third).load().name, same_home[3] as u32);
+        assert_eq!(table.cell(third).load().unpack().name, same_home[3] as u32);
         table.remove(third);
         assert_eq!(table.find(same_home[3]), None);
-        assert!(table.insert(same_home[WINDOW], &SpanFields::new(0)));
+        assert!(table.insert(same_home[WINDOW], &named(0)));
         assert!(!table.is_empty());
         assert_eq!(table.live().count(), WINDOW);
     }

@@ -3,14 +3,13 @@
 use crate::clock::{self, Anchor, Calibration};
 use crate::config::Config;
 use crate::intern::{NO_SYM, Sym};
-use crate::queue::RawRecord;
+use crate::queue::{RawRecord, Ring};
 use crate::record_files::RecordFiles;
 use crate::recorder::Recorder;
 use crate::shutdown::{self, Run};
 use crate::spans::{Kind, NO_STEP, NO_U32, NO_U64, SpanCell, SpanFields};
 use commtrace_report::aggregate::Aggregator;
 use commtrace_report::record::{Row, RowKind, meta};
-use rtrb::Consumer;
 use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::sync::atomic::Ordering;
@@ -20,7 +19,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Writer {
     recorder: Arc<Recorder>,
     config: Config,
-    rings: Vec<Consumer<RawRecord>>,
+    rings: Vec<Ring>,
     /// A copy of the interner's strings, read without a lock.
     strings: Vec<Arc<str>>,
     calibration: Calibration,
@@ -45,6 +44,11 @@ const ANCHOR_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Records after which the aggregates are brought up to date, whatever the flush interval.
 const ADVANCE_AFTER: usize = 1 << 16;
+
+/// A thread announces that it enters a span before it reads the clock, with a plain store. Starts
+/// within this time before now may still be announced in the thread's store buffer; it drains within
+/// a microsecond.
+const SETTLED_NS: i64 = 1_000_000;
 
 impl Writer {
     /// Starts the thread.
@@ -112,28 +116,26 @@ impl Writer {
     /// Takes everything out of the rings. Returns the instant before which all intervals have been
     /// seen, `None` if a thread was just entering a span.
     fn drain(&mut self) -> Option<i64> {
+        self.take_anchor();
         // Before the rings are looked at: what ends later starts after this.
         let watermark = self.watermark();
         self.rings.extend(self.recorder.queue.take_new_rings());
-        self.take_anchor();
         let mut rings = std::mem::take(&mut self.rings);
         let mut drained = 0;
         for ring in &mut rings {
             // Only what is there now: a busy thread must not keep the others waiting.
-            let ready = ring.slots();
-            if let Ok(chunk) = ring.read_chunk(ready) {
+            let ready = ring.records.slots();
+            if let Ok(chunk) = ring.records.read_chunk(ready) {
                 drained += ready;
                 for record in chunk {
                     self.accept(&record);
                 }
             }
         }
-        // A ring is left for good when its thread ended or moved on to a larger one.
-        rings.retain(|ring| !(ring.is_abandoned() && ring.is_empty()));
+        self.recorder.queue.retire(&mut rings);
         self.rings = rings;
         self.recorder.recorded.fetch_add(drained as u64, Ordering::Relaxed);
         self.since_advance += drained;
-        let watermark = watermark.map(|ticks| self.calibration.to_ns(ticks));
         if let Some(watermark) = watermark
             && self.since_advance >= ADVANCE_AFTER
         {
@@ -142,16 +144,21 @@ impl Writer {
         watermark
     }
 
-    fn watermark(&self) -> Option<u64> {
+    /// The instant before which no interval starts that is not yet in a ring, `None` if a thread is just
+    /// reading the clock for one.
+    fn watermark(&self) -> Option<i64> {
         let now = clock::ticks();
         let tables = self.recorder.tables.read().unwrap_or_else(PoisonError::into_inner);
-        tables.iter().map(|table| table.open_since.load(Ordering::SeqCst)).try_fold(now, |earliest, since| {
-            match since {
+        let open = tables.iter().map(|table| table.open_since.load(Ordering::Acquire)).try_fold(
+            u64::MAX,
+            |earliest, since| match since {
                 0 => Some(earliest),
                 1 => None,
                 since => Some(earliest.min(since)),
-            }
-        })
+            },
+        )?;
+        let settled = self.calibration.to_ns(now).saturating_sub(SETTLED_NS);
+        Some(if open == u64::MAX { settled } else { settled.min(self.calibration.to_ns(open)) })
     }
 
     fn advance(&mut self, watermark_ns: i64) {
@@ -167,7 +174,7 @@ impl Writer {
     }
 
     fn accept(&mut self, record: &RawRecord) {
-        let fields = &record.fields;
+        let fields = &record.words.unpack();
         let kind = match fields.kind {
             Kind::Compute => RowKind::Compute,
             Kind::Comm => RowKind::Comm,
@@ -221,7 +228,7 @@ impl Writer {
         let mut open: Vec<(u64, SpanFields)> = Vec::new();
         let mut collect = |cell: &SpanCell| {
             if let Some(since) = cell.entered() {
-                let fields = cell.load();
+                let fields = cell.load().unpack();
                 if matches!(fields.kind, Kind::Comm | Kind::Step) {
                     open.push((since, fields));
                 }
@@ -287,7 +294,7 @@ impl Writer {
     fn finish(mut self) {
         self.flush();
         // Threads that were pushing when recording was switched off.
-        while self.rings.iter().any(|ring| !ring.is_empty()) {
+        while self.rings.iter().any(|ring| !ring.records.is_empty()) {
             self.drain();
         }
         self.write_open_spans(Duration::ZERO);
