@@ -1,6 +1,6 @@
 //! The whole report: its JSON to the letter, and what the text says.
 
-use commtrace_report::analyze::{AnalyzeOptions, Report, analyze};
+use commtrace_report::analyze::{AnalyzeOptions, Report, RuleReport, analyze};
 use commtrace_report::render::{TextOptions, json, text};
 use commtrace_report::timeline::{Comm, Compute, Input, Step, Timeline, Track};
 
@@ -197,6 +197,25 @@ fn the_text_says_first_what_matters() {
         assert!(text.contains(part), "`{part}` is not in\n{text}");
     }
     assert!(!text.contains("blocking"), "exposed is not yet blocking");
+}
+
+/// A pattern over names may be wrong: what it matched can be read.
+#[test]
+fn the_text_lists_what_names_were_taken_for() {
+    let mut report = report();
+    assert!(!text(&report, &TextOptions::default()).contains("taken for"));
+    report.inputs[0].rules.push(RuleReport {
+        rule: "kernel name contains `ncclDevKernel_AllReduce`".to_string(),
+        kind: "comm".to_string(),
+        op: Some("all_reduce".to_string()),
+        events: 321,
+        time_ms: 12.5,
+    });
+    let text = text(&report, &TextOptions::default());
+    assert!(
+        text.contains("ncclDevKernel_AllReduce") && text.contains("321") && text.contains("12.5 ms"),
+        "{text}"
+    );
 }
 
 #[test]

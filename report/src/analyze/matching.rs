@@ -1,9 +1,8 @@
 //! Which events of different ranks are the same collective.
 
-use super::cross_rank::{CrossRank, CrossRankAccumulator, Member, Position, Unmatched, UnmatchedReason};
 use super::filter::Selected;
 use super::interval::Cover;
-use super::last_arrival_ns;
+use super::{CrossRank, CrossRankAccumulator, Member, Position, Unmatched, UnmatchedReason, last_arrival_ns};
 use crate::timeline::{Comm, Names, Sym, Timeline};
 use indexmap::IndexMap;
 use std::collections::{BTreeSet, HashMap};

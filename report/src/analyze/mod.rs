@@ -14,6 +14,7 @@
 //!
 //! Computation is in integer nanoseconds; each public figure is converted to milliseconds once.
 
+mod accumulate;
 mod assemble;
 mod bootstrap;
 mod cost;
@@ -30,12 +31,10 @@ mod summary;
 mod totals;
 mod wall;
 
+pub use accumulate::{CrossRankAccumulator, Member, Position, last_arrival_ns};
 pub use assemble::{analyze, assemble};
 pub use cost::{CostModelError, estimate_collective_time};
-pub use cross_rank::{
-    CrossRank, CrossRankAccumulator, Member, OpAcrossRanks, Position, Unmatched, UnmatchedReason, Verdict,
-    last_arrival_ns,
-};
+pub use cross_rank::{CrossRank, OpAcrossRanks, Unmatched, UnmatchedReason, Verdict};
 pub use filter::{AnalyzeOptions, StepRange, StepRangeError};
 pub use hotspot::{OpHotspot, export_hotspot_events, find_priority_hotspot};
 pub use interval::{Cover, duration_ns, overlaps_ns};

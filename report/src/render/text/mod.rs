@@ -35,6 +35,7 @@ pub fn text(report: &Report, options: &TextOptions) -> String {
     steps::steps(&mut page, report);
     sources::untimed(&mut page, report);
     sources::inputs(&mut page, report);
+    sources::rules(&mut page, report);
     sources::warnings(&mut page, report);
     page.finish()
 }

@@ -59,6 +59,36 @@ pub(super) fn inputs(page: &mut Page, report: &Report) {
     page.table(&columns, rows, "inputs");
 }
 
+/// What rules over names made of the events: a name pattern misclassifies, so it can be checked.
+pub(super) fn rules(page: &mut Page, report: &Report) {
+    let mut rules: Vec<_> = report.inputs.iter().flat_map(|input| &input.rules).collect();
+    if rules.is_empty() {
+        return;
+    }
+    rules.sort_by(|a, b| b.time_ms.total_cmp(&a.time_ms));
+    page.heading("What events were taken for, by their names");
+    let columns = [
+        Column::Words("rule"),
+        Column::Words("taken for"),
+        Column::Words("op"),
+        Column::Figures("events"),
+        Column::Figures("time"),
+    ];
+    let rows = rules
+        .into_iter()
+        .map(|rule| {
+            vec![
+                rule.rule.clone(),
+                rule.kind.clone(),
+                rule.op.clone().unwrap_or_default(),
+                rule.events.to_string(),
+                units::ms(rule.time_ms),
+            ]
+        })
+        .collect();
+    page.table(&columns, rows, "rules with less time");
+}
+
 pub(super) fn warnings(page: &mut Page, report: &Report) {
     if report.warnings.is_empty() {
         return;
