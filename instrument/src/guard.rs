@@ -223,7 +223,7 @@ fn end(recorder: &Arc<Recorder>, timeout: Duration) {
         );
     }
     let mut active = lock(&ACTIVE);
-    active.retain(|(other, _)| other.upgrade().is_some_and(|other| other.id != recorder.id));
+    active.retain(|(other, _)| other.upgrade().is_some_and(|other| !Arc::ptr_eq(&other, recorder)));
     ANY_ACTIVE.store(!active.is_empty(), Ordering::SeqCst);
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn with_local<R>(recorder: &Arc<Recorder>, action: impl FnOnce(&mut L
     LOCALS
         .try_with(|locals| {
             let mut locals = locals.try_borrow_mut().ok()?;
-            if locals.first().is_none_or(|local| local.recorder.id != recorder.id) {
+            if locals.first().is_none_or(|local| !Arc::ptr_eq(&local.recorder, recorder)) {
                 bring_to_front(&mut locals, recorder);
             }
             locals.first_mut().map(action)
@@ -39,11 +39,11 @@ pub(crate) fn with_local<R>(recorder: &Arc<Recorder>, action: impl FnOnce(&mut L
 #[cold]
 fn bring_to_front(locals: &mut Vec<Local>, recorder: &Arc<Recorder>) {
     locals.retain(|local| {
-        local.recorder.id == recorder.id
+        Arc::ptr_eq(&local.recorder, recorder)
             || local.recorder.active.load(Ordering::Relaxed)
             || !local.stack.is_empty()
     });
-    if let Some(index) = locals.iter().position(|local| local.recorder.id == recorder.id) {
+    if let Some(index) = locals.iter().position(|local| Arc::ptr_eq(&local.recorder, recorder)) {
         locals.swap(0, index);
     } else {
         locals.insert(0, Local::new(Arc::clone(recorder)));

@@ -40,8 +40,6 @@ pub(crate) struct RankState {
 /// The state shared by all parties of one recorder.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    /// Tells the thread-local halves of several recorders apart.
-    pub id: u64,
     /// The process that created it; a forked child must not wait for a writer that it does not have.
     pub pid: u32,
     /// Spans are recorded. Cleared when the run is finished.
@@ -84,12 +82,9 @@ pub(crate) struct Control {
     pub report: Option<commtrace_report::analyze::Report>,
 }
 
-static NEXT_ID: AtomicU64 = AtomicU64::new(0);
-
 impl Recorder {
     pub fn new(config: &Config) -> Arc<Self> {
         Arc::new(Self {
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             pid: std::process::id(),
             active: AtomicBool::new(true),
             interner: Interner::new(),
