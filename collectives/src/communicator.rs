@@ -273,6 +273,14 @@ pub trait Group<'g, C: Communicator + ?Sized> {
         root: usize,
     ) -> Result<()>;
 
+    /// See [`Communicator::reduce_in_place`].
+    fn reduce_in_place<T: Element>(
+        &mut self,
+        buffer: &'g mut C::Buffer<T>,
+        op: &ReduceOp,
+        root: usize,
+    ) -> Result<()>;
+
     /// See [`Communicator::all_gather`].
     fn all_gather<T: Element>(&mut self, send: &'g C::Buffer<T>, recv: &'g mut C::Buffer<T>) -> Result<()>;
 
@@ -297,6 +305,15 @@ pub trait Group<'g, C: Communicator + ?Sized> {
 
     /// See [`Communicator::all_to_all`].
     fn all_to_all<T: Element>(&mut self, send: &'g C::Buffer<T>, recv: &'g mut C::Buffer<T>) -> Result<()>;
+
+    /// See [`Communicator::all_to_all_v`].
+    fn all_to_all_v<T: Element>(
+        &mut self,
+        send: &'g C::Buffer<T>,
+        send_counts: &[usize],
+        recv: &'g mut C::Buffer<T>,
+        recv_counts: &[usize],
+    ) -> Result<()>;
 
     /// See [`Communicator::send`]. Within a group a rank may also send to itself.
     fn send<T: Element>(&mut self, data: &'g C::Buffer<T>, peer: usize) -> Result<()>;

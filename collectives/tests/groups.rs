@@ -105,6 +105,29 @@ fn collectives_and_messages_together() {
     });
 }
 
+#[test]
+fn rooted_and_uneven_collectives_together() {
+    LocalComm::run(3, |comm| {
+        let me = comm.rank();
+        let (mut at_one, mut at_two, mut from_two) = ([me as i32], [0], [me as i32]);
+        let (mine, mut parts, mut scattered) = ([me as i32; 6], vec![-1; 3], [0; 2]);
+        let mut exchanged = [0; 6];
+        comm.group(|g| {
+            g.reduce_in_place(&mut at_one, &SUM, 1)?;
+            g.reduce(&mine[..1], (me == 2).then_some(&mut at_two[..]), &ReduceOp::Max, 2)?;
+            g.broadcast((me == 2).then_some(&mine[..1]), &mut from_two, 2)?;
+            g.all_to_all_v(&mine, &[me; 3], &mut parts, &[0, 1, 2])?;
+            g.reduce_scatter(&mine, &mut scattered, &SUM)?;
+            g.all_to_all(&mine, &mut exchanged)
+        })
+        .unwrap();
+        assert_eq!(at_one, [if me == 1 { 3 } else { me as i32 }]);
+        assert_eq!(at_two, [if me == 2 { 2 } else { 0 }]);
+        assert_eq!((from_two, &*parts, scattered), ([2], &[1, 2, 2][..], [3; 2]));
+        assert_eq!(exchanged, [0, 0, 1, 1, 2, 2]);
+    });
+}
+
 /// One rank groups what the others call one by one.
 #[test]
 fn a_group_meets_single_calls() {

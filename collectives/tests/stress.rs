@@ -1,4 +1,11 @@
 //! Many small calls, from many threads, of every kind: nothing is lost, mixed up or stuck.
+//!
+//! These and the other tests are made for Miri and ThreadSanitizer, too (nightly, with `miri` and `rust-src`):
+//!
+//!     MIRIFLAGS="-Zmiri-ignore-leaks -Zmiri-disable-isolation" \
+//!         cargo +nightly miri test -p commtrace-collectives --test stress
+//!     RUSTFLAGS=-Zsanitizer=thread cargo +nightly test -Zbuild-std \
+//!         --target x86_64-unknown-linux-gnu -p commtrace-collectives --test stress
 
 use commtrace_collectives::{Communicator, Group, LocalComm, Pending, ReduceOp};
 

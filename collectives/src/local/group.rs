@@ -82,6 +82,10 @@ impl<'g> Group<'g, LocalComm> for LocalGroup<'g> {
         self.add(Kind::Collective, Call::reduce(send, recv, op, root))
     }
 
+    fn reduce_in_place<T: Element>(&mut self, buffer: &'g mut [T], op: &ReduceOp, root: usize) -> Result<()> {
+        self.add(Kind::Collective, Call::reduce_in_place(buffer, op, root))
+    }
+
     fn all_gather<T: Element>(&mut self, send: &'g [T], recv: &'g mut [T]) -> Result<()> {
         self.add(Kind::Collective, Call::all_gather(send, recv))
     }
@@ -100,6 +104,16 @@ impl<'g> Group<'g, LocalComm> for LocalGroup<'g> {
 
     fn all_to_all<T: Element>(&mut self, send: &'g [T], recv: &'g mut [T]) -> Result<()> {
         self.add(Kind::Collective, Call::all_to_all(send, recv))
+    }
+
+    fn all_to_all_v<T: Element>(
+        &mut self,
+        send: &'g [T],
+        send_counts: &[usize],
+        recv: &'g mut [T],
+        recv_counts: &[usize],
+    ) -> Result<()> {
+        self.add(Kind::Collective, Call::all_to_all_v(send, send_counts, recv, recv_counts))
     }
 
     fn send<T: Element>(&mut self, data: &'g [T], peer: usize) -> Result<()> {
