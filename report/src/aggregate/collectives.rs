@@ -79,7 +79,7 @@ impl Collectives {
     pub fn arrive(&mut self, at_ns: i64, id: u32, interval: &Interval, tracks: &mut [TrackState]) {
         let Some(call) = &interval.call else { return };
         let Some(track) = tracks.get(interval.track as usize) else { return };
-        let (rank, device) = (track.rank, track.device);
+        let (rank, device) = (track.rank, track.first_device);
         self.ranks.insert(rank);
         if !call.synchronizing {
             return;

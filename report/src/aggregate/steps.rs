@@ -25,8 +25,10 @@ struct StepState {
     recorded: Option<(i64, i64)>,
     /// First start and last end of its intervals.
     extent: Option<(i64, i64)>,
-    /// Lanes on which its compute runs now, and its communication now.
+    /// Lanes on which its compute runs now, and since when any.
     compute: u32,
+    compute_since_ns: i64,
+    /// Communication that runs now.
     comm: u32,
     at_ns: i64,
     compute_ns: u64,
@@ -116,7 +118,7 @@ impl Steps {
         (start_ns < last.end_ns).then_some(last.step)
     }
 
-    /// Notes the time of an interval of `step`.
+    /// Notes the time of communication, or of compute without length, of `step`.
     pub fn extend(&mut self, step: i64, start_ns: i64, end_ns: i64) {
         if let Some(state) = self.state(step) {
             widen(&mut state.extent, start_ns, end_ns);
@@ -127,7 +129,17 @@ impl Steps {
     pub fn compute(&mut self, step: i64, at_ns: i64, begins: bool) {
         if let Some(state) = self.state(step) {
             state.advance(at_ns);
-            state.compute = if begins { state.compute + 1 } else { state.compute.saturating_sub(1) };
+            if begins {
+                if state.compute == 0 {
+                    state.compute_since_ns = at_ns;
+                }
+                state.compute += 1;
+                return;
+            }
+            state.compute = state.compute.saturating_sub(1);
+            if state.compute == 0 && state.compute_since_ns < at_ns {
+                widen(&mut state.extent, state.compute_since_ns, at_ns);
+            }
         }
     }
 
@@ -141,7 +153,10 @@ impl Steps {
 
     /// The figures, by ascending number. `base_ns` is the time that starts are counted from.
     pub fn figures(&self, base_ns: i64) -> Vec<StepFigures> {
-        self.by_number.iter().map(|(&step, state)| state.figures(step, base_ns)).collect()
+        // Compute that communication covers from its first instant leaves a step without anything.
+        let present = |state: &StepState| state.recorded.is_some() || state.extent.is_some();
+        let steps = self.by_number.iter().filter(|(_, state)| present(state));
+        steps.map(|(&step, state)| state.figures(step, base_ns)).collect()
     }
 
     fn state(&mut self, step: i64) -> Option<&mut StepState> {

@@ -12,6 +12,8 @@ use std::collections::HashMap;
 pub(super) struct TrackState {
     pub rank: u32,
     pub device: Option<u32>,
+    /// The device when the track was made: it tells the tracks of a rank apart, and stays.
+    pub first_device: Option<u32>,
     pub summary: SummaryBuilder,
     pub untimed: Untimed,
     pub steps: Steps,
@@ -46,6 +48,7 @@ impl TrackState {
         Self {
             rank,
             device,
+            first_device: device,
             summary: SummaryBuilder::default(),
             untimed: Untimed::default(),
             steps: Steps::default(),
@@ -114,7 +117,9 @@ impl TrackState {
     /// `interval` begins.
     pub fn begin(&mut self, at_ns: i64, id: u32, interval: &mut Interval) {
         interval.step = self.steps.assign(interval.step, interval.start_ns);
-        if let Some(step) = interval.step {
+        if let Some(step) = interval.step
+            && (interval.call.is_some() || interval.end_ns <= interval.start_ns)
+        {
             self.steps.extend(step, interval.start_ns, interval.end_ns);
         }
         if let Some(call) = &mut interval.call {

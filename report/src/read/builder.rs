@@ -1,6 +1,6 @@
 //! A timeline in the making, shared by the readers of all formats.
 
-use crate::timeline::{Input, Names, Step, Sym, Timeline, Track};
+use crate::timeline::{CommColumns, Input, Names, Step, Sym, Timeline, Track};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -13,6 +13,8 @@ pub(super) struct Builder {
     steps: BTreeMap<u32, Vec<Step>>,
     /// Ranks whose host-timed intervals were recorded beside those of its devices.
     recorded: BTreeSet<u32>,
+    /// Per recorded rank, which of its communication a device timed, in record order.
+    by_device: BTreeMap<u32, Vec<bool>>,
     /// Ranks that an input holds and the options leave out.
     left_out: BTreeSet<u32>,
 }
@@ -30,14 +32,13 @@ impl Builder {
 
     /// Adds a whole track. Intervals of a rank and device that is there already are appended to it.
     pub fn add(&mut self, track: Track) {
-        if let Some(known) = self.tracks.get(&(track.rank, track.device)) {
-            if known.clock != track.clock {
-                self.warn(format!(
-                    "Rank {} is in several inputs with different hosts: its times are of different clocks \
-                     and must not be compared.",
-                    track.rank
-                ));
-            }
+        let known = self.tracks.get(&(track.rank, track.device));
+        if known.is_some_and(|known| known.clock != track.clock) {
+            self.warn(format!(
+                "Rank {} is in several inputs with different hosts: its times are of different clocks and must \
+                 not be compared.",
+                track.rank
+            ));
         }
         match self.tracks.entry((track.rank, track.device)) {
             Entry::Vacant(vacant) => {
@@ -54,6 +55,12 @@ impl Builder {
 
     pub fn ranks_left_out(&self) -> &BTreeSet<u32> {
         &self.left_out
+    }
+
+    /// The ranks of the communicator `name`, if an input lists them.
+    #[cfg(feature = "import")]
+    pub fn members(&self, name: Sym) -> Option<&[u32]> {
+        self.timeline.communicators.get(&name).map(Vec::as_slice)
     }
 
     /// Ranks that have been read, those without any interval included.
@@ -112,6 +119,11 @@ impl Builder {
         self.recorded.insert(rank);
     }
 
+    /// Notes whether a device timed the communication that is added next to a track of `rank`.
+    pub fn note_order(&mut self, rank: u32, by_device: bool) {
+        self.by_device.entry(rank).or_default().push(by_device);
+    }
+
     pub fn input(&mut self, input: Input) {
         self.timeline.inputs.push(input);
     }
@@ -157,8 +169,10 @@ impl Builder {
         match devices[..] {
             [] => {}
             [device] => {
-                if let Some(host) = self.tracks.remove(&(rank, None)) {
+                if let Some(mut host) = self.tracks.remove(&(rank, None)) {
+                    let order = self.by_device.remove(&rank).unwrap_or_default();
                     let (track, _) = self.track(rank, Some(device));
+                    track.comm = interleave(&track.comm, &std::mem::take(&mut host.comm), &order);
                     append(track, host);
                 }
             }
@@ -173,6 +187,19 @@ impl Builder {
             }
         }
     }
+}
+
+/// The communication of a device and of the host as it was recorded: ties between ops go to the one
+/// that was seen first.
+fn interleave(device: &CommColumns, host: &CommColumns, by_device: &[bool]) -> CommColumns {
+    let mut both = CommColumns::default();
+    let (mut device, mut host) = (device.iter(), host.iter());
+    for &by_device in by_device {
+        let next = if by_device { device.next() } else { host.next() };
+        next.into_iter().for_each(|interval| both.push(interval));
+    }
+    device.chain(host).for_each(|interval| both.push(interval));
+    both
 }
 
 /// Appends the intervals of `other`, which is of the same rank.

@@ -34,7 +34,7 @@ pub(super) enum Fault {
 /// What a message added.
 pub(super) enum Decoded {
     Nothing,
-    Batch(Rows),
+    Batch(Box<Rows>),
 }
 
 /// Decodes the messages behind the schema.
@@ -122,7 +122,7 @@ impl Decoder {
                             .map_err(|error| error.to_string())?;
                     Rows::new(&batch)
                 })
-                .map(Decoded::Batch)
+                .map(|rows| Decoded::Batch(Box::new(rows)))
                 .map_err(|what| Fault::Batch { rows, what })
             }
             other => Err(Fault::Stream(format!("a message of type {other:?} is not one of ours"))),

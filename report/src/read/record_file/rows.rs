@@ -108,8 +108,9 @@ impl Assembly {
                 return;
             }
         };
+        let Some(op) = rows.name.sym(row, builder.names()) else { return self.skip("without_name", 1) };
+        builder.note_order(self.rank, device.is_some());
         let (track, names) = builder.track(self.rank, device);
-        let Some(op) = rows.name.sym(row, names) else { return self.skip("without_name", 1) };
         let stream = rows.stream.sym(row, names);
         track.comm.push(Comm {
             bytes,
