@@ -21,7 +21,7 @@ pub struct Args {
     pub steps: usize,
 
     /// Samples per rank and step.
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = at_least_one)]
     pub batch: usize,
 
     /// Width of the three hidden layers.
