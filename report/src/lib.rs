@@ -3,6 +3,8 @@
 pub mod advise;
 pub mod aggregate;
 pub mod analyze;
+#[cfg(feature = "import")]
+pub mod classify;
 pub mod read;
 pub mod record;
 pub mod render;

@@ -20,8 +20,6 @@ pub(super) struct Opened {
     pub start: Vec<u8>,
     /// The content from its beginning.
     pub reader: Box<dyn Read + Send>,
-    /// What the file is compressed with.
-    pub compression: Option<&'static str>,
 }
 
 /// Opens `path`, decompressing gzip and zstd.
@@ -29,12 +27,12 @@ pub(super) fn open(path: &Path) -> Result<Opened, ReadError> {
     let file = File::open(path).map_err(ReadError::io(path))?;
     let mut file = BufReader::with_capacity(BUFFER, file);
     let magic = file.fill_buf().map_err(ReadError::io(path))?;
-    let (compression, mut reader): (_, Box<dyn Read + Send>) = if magic.starts_with(GZIP) {
-        (Some("gzip"), Box::new(MultiGzDecoder::new(file)))
+    let mut reader: Box<dyn Read + Send> = if magic.starts_with(GZIP) {
+        Box::new(MultiGzDecoder::new(file))
     } else if magic.starts_with(ZSTD) {
-        (Some("zstd"), Box::new(Zstd::new(file)))
+        Box::new(Zstd::new(file))
     } else {
-        (None, Box::new(file))
+        Box::new(file)
     };
     let mut start = vec![0; START];
     let mut length = 0;
@@ -57,7 +55,7 @@ pub(super) fn open(path: &Path) -> Result<Opened, ReadError> {
         Some(error) => Box::new(again.chain(Fault(Some(error)))),
         None => Box::new(again.chain(reader)),
     };
-    Ok(Opened { start, reader, compression })
+    Ok(Opened { start, reader })
 }
 
 /// Fails once, with the error that the content ended with, and is at its end afterwards.

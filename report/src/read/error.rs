@@ -100,6 +100,27 @@ pub enum ReadError {
         /// The rank and record, what is wrong with it, and what was expected.
         what: String,
     },
+    /// A value so long that it is none of a trace.
+    #[error(
+        "{}: the value at byte {at} of the content is longer than {mib} MiB, which no trace has: the file is \
+         damaged or no trace",
+        path.display()
+    )]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// Where the value begins in the content, decompressed.
+        at: u64,
+        /// The limit in MiB.
+        mib: u64,
+    },
+    /// A pattern of the options cannot be used.
+    #[cfg(feature = "import")]
+    #[error("{source}")]
+    Pattern {
+        /// What is wrong with it.
+        source: crate::classify::PatternError,
+    },
 }
 
 impl ReadError {

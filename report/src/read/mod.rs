@@ -14,11 +14,21 @@
 //! of compute) stands beside them.
 
 mod builder;
+#[cfg(feature = "import")]
+mod compress;
 pub mod decimal;
 mod detect;
 mod error;
 mod folder;
+#[cfg(feature = "import")]
+mod fragment;
+#[cfg(feature = "import")]
+mod import;
+#[cfg(feature = "import")]
+mod kineto;
 pub(crate) mod lanes;
+#[cfg(feature = "import")]
+mod rank_name;
 mod record_file;
 mod timeline_json;
 
@@ -41,6 +51,21 @@ pub struct ReadOptions {
     pub run: Option<String>,
     /// Only these ranks; all without it.
     pub ranks: Option<BTreeSet<u32>>,
+    /// A regular expression for the path of a trace; its first group, or all of it, is the rank. Stands
+    /// above what the trace says of itself.
+    #[cfg(feature = "import")]
+    pub rank_regex: Option<String>,
+    /// Names of kernels and of events in other traces that are communication.
+    #[cfg(feature = "import")]
+    pub comm_patterns: Vec<crate::classify::CommPattern>,
+    /// A regular expression for the names of events that are compute, in traces that do not say
+    /// themselves which are.
+    #[cfg(feature = "import")]
+    pub compute_pattern: Option<String>,
+    /// Count memory copies and memsets of devices as compute; without it they are neither compute nor
+    /// communication.
+    #[cfg(feature = "import")]
+    pub copies_as_compute: bool,
 }
 
 impl ReadOptions {
@@ -63,7 +88,14 @@ pub fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<Timeline, ReadEr
         return Err(ReadError::NoInput);
     }
     let mut builder = Builder::default();
-    for path in paths {
+    #[cfg(feature = "import")]
+    let mut imports = import::Imports::load(paths, options);
+    #[cfg_attr(not(feature = "import"), allow(unused_variables))]
+    for (index, path) in paths.iter().enumerate() {
+        #[cfg(feature = "import")]
+        if imports.commit(index, path.is_dir(), options, &mut builder)? {
+            continue;
+        }
         if path.is_dir() {
             folder::read(path, options, &mut builder)?;
         } else {

@@ -77,6 +77,19 @@ impl ComputeColumns {
     pub fn ends_ns(&self) -> &[i64] {
         &self.end_ns
     }
+
+    /// Moves all instants by `by_ns`, saturating.
+    #[cfg(feature = "import")]
+    pub(crate) fn shift(&mut self, by_ns: i64) {
+        shift(&mut self.start_ns, by_ns);
+        shift(&mut self.end_ns, by_ns);
+    }
+
+    /// Replaces the symbols by those of another table.
+    #[cfg(feature = "import")]
+    pub(crate) fn rename(&mut self, name: impl Fn(Sym) -> Sym) {
+        self.name.iter_mut().for_each(|sym| *sym = name(*sym));
+    }
 }
 
 /// One communication interval.
@@ -202,6 +215,26 @@ impl CommColumns {
         &self.end_ns
     }
 
+    /// Moves all instants by `by_ns`, saturating.
+    #[cfg(feature = "import")]
+    pub(crate) fn shift(&mut self, by_ns: i64) {
+        shift(&mut self.start_ns, by_ns);
+        shift(&mut self.end_ns, by_ns);
+    }
+
+    /// Replaces the symbols by those of another table, those of communicators by `communicator`.
+    #[cfg(feature = "import")]
+    pub(crate) fn rename(&mut self, name: impl Fn(Sym) -> Sym, communicator: impl Fn(Sym) -> Sym) {
+        self.op.iter_mut().for_each(|sym| *sym = name(*sym));
+        let optional = [&mut self.stream, &mut self.dtype, &mut self.algorithm, &mut self.protocol];
+        for raw in optional.into_iter().flatten() {
+            *raw = Sym::from_raw(*raw).map_or(NO_SYM, |sym| name(sym).raw());
+        }
+        for raw in &mut self.comm {
+            *raw = Sym::from_raw(*raw).map_or(NO_SYM, |sym| communicator(sym).raw());
+        }
+    }
+
     fn at(&self, index: usize) -> Comm {
         Comm {
             op: self.op[index],
@@ -220,6 +253,11 @@ impl CommColumns {
             step: some_unless(self.step[index], NO_STEP),
         }
     }
+}
+
+#[cfg(feature = "import")]
+fn shift(instants: &mut [i64], by_ns: i64) {
+    instants.iter_mut().for_each(|instant| *instant = instant.saturating_add(by_ns));
 }
 
 fn some_unless<T: PartialEq>(value: T, none: T) -> Option<T> {

@@ -56,6 +56,32 @@ impl Track {
     pub fn new(rank: u32, device: Option<u32>) -> Self {
         Self { rank, device, ..Self::default() }
     }
+
+    /// Moves all instants by `by_ns`, saturating.
+    #[cfg(feature = "import")]
+    pub(crate) fn shift(&mut self, by_ns: i64) {
+        self.compute.shift(by_ns);
+        self.comm.shift(by_ns);
+        for step in &mut self.steps {
+            step.start_ns = step.start_ns.saturating_add(by_ns);
+            step.end_ns = step.end_ns.saturating_add(by_ns);
+        }
+        for open in &mut self.open {
+            open.start_ns = open.start_ns.map(|start| start.saturating_add(by_ns));
+        }
+    }
+
+    /// Replaces the symbols by those of another table, those of communicators by `communicator`.
+    #[cfg(feature = "import")]
+    pub(crate) fn rename(&mut self, name: impl Fn(Sym) -> Sym, communicator: impl Fn(Sym) -> Sym) {
+        self.clock = self.clock.map(&name);
+        self.compute.rename(&name);
+        self.comm.rename(&name, &communicator);
+        for open in &mut self.open {
+            open.name = name(open.name);
+            open.comm = open.comm.map(&communicator);
+        }
+    }
 }
 
 /// One training step of one rank.

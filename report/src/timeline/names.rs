@@ -57,6 +57,11 @@ impl Names {
         self.strings.get(sym.index()).map_or("", |text| text)
     }
 
+    /// All strings, in order of first appearance.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.strings.iter().map(|text| &**text)
+    }
+
     /// Number of distinct strings.
     pub fn len(&self) -> usize {
         self.strings.len()

@@ -1,0 +1,182 @@
+//! Files of other tools: opened, recognised and read side by side, and added in the order of their paths.
+
+use super::builder::Builder;
+use super::compress;
+use super::detect::{Format, detect};
+use super::folder::record_paths;
+use super::fragment::{Commits, Fragment};
+use super::kineto::{self, Beginning, NotRead};
+use super::{ReadError, ReadOptions};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// Folders within a folder that are looked into, levels.
+const DEPTH: usize = 3;
+
+/// What came of a file: `None` if it is of no format that is read here.
+type Loaded = Result<Option<Fragment>, ReadError>;
+
+/// The files of other tools among the paths of a report.
+pub(super) struct Imports {
+    /// Per path that was given, its files.
+    paths: Vec<Vec<File>>,
+    commits: Commits,
+}
+
+struct File {
+    path: PathBuf,
+    loaded: Loaded,
+}
+
+impl Imports {
+    /// Reads what of `paths` are files of other tools, and what folders without record files hold of
+    /// them. As many files are read at once as there are processors.
+    pub fn load(paths: &[PathBuf], options: &ReadOptions) -> Self {
+        let files: Vec<Vec<PathBuf>> = paths.iter().map(|path| files_of(path)).collect();
+        let all: Vec<&Path> = files.iter().flatten().map(PathBuf::as_path).collect();
+        let mut loaded = in_parallel(&all, |path| load(path, options)).into_iter();
+        let paths = files
+            .iter()
+            .map(|files| {
+                let results = files.iter().zip(loaded.by_ref());
+                results.map(|(path, loaded)| File { path: path.clone(), loaded }).collect()
+            })
+            .collect();
+        Self { paths, commits: Commits::default() }
+    }
+
+    /// Adds what was read of the path with this index; false if it is no file of another tool and no
+    /// folder of such.
+    ///
+    /// # Errors
+    ///
+    /// A file that was given cannot be read, or none of a folder's files can be.
+    pub fn commit(
+        &mut self,
+        index: usize,
+        folder: bool,
+        options: &ReadOptions,
+        builder: &mut Builder,
+    ) -> Result<bool, ReadError> {
+        let mut found = false;
+        let mut errors = Vec::new();
+        for file in self.paths.get_mut(index).map(std::mem::take).unwrap_or_default() {
+            match file.loaded {
+                Ok(Some(fragment)) => {
+                    found = true;
+                    self.commits.add(fragment, options, builder);
+                }
+                Ok(None) => {}
+                Err(error) if folder => errors.push((file.path, error)),
+                Err(error) => return Err(error),
+            }
+        }
+        if !found {
+            return match errors.into_iter().next() {
+                Some((_, error)) => Err(error),
+                None => Ok(false),
+            };
+        }
+        for (path, error) in errors {
+            builder.warn(format!("A file was left out: {error}."));
+            builder.input(crate::timeline::Input {
+                path: path.display().to_string(),
+                format: "unknown".to_owned(),
+                skipped: [("unreadable".to_owned(), 1)].into_iter().collect(),
+                ..Default::default()
+            });
+        }
+        Ok(true)
+    }
+}
+
+/// The files that a path stands for: itself, or what a folder without record files holds.
+fn files_of(path: &Path) -> Vec<PathBuf> {
+    if !path.is_dir() {
+        return vec![path.to_owned()];
+    }
+    if record_paths(path).is_ok_and(|records| !records.is_empty()) {
+        return Vec::new();
+    }
+    let mut files = Vec::new();
+    collect(path, DEPTH, &mut files);
+    files
+}
+
+fn collect(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
+    // What cannot be listed is met again, and said, where the folder is looked at for records.
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort_by_key(|path| natural(path));
+    for path in paths {
+        if path.is_file() {
+            files.push(path);
+        } else if depth > 0 && path.is_dir() {
+            collect(&path, depth - 1, files);
+        }
+    }
+}
+
+/// A key by which `rank2` comes before `rank10`.
+fn natural(path: &Path) -> Vec<(String, u64)> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut parts = Vec::new();
+    let mut rest = name.as_str();
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let (text, after) = rest.split_at(digits);
+        let end = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+        let (number, after) = after.split_at(end);
+        parts.push((text.to_owned(), number.parse().unwrap_or(u64::MAX)));
+        rest = after;
+    }
+    parts
+}
+
+fn in_parallel<'a, T: Send>(paths: &[&'a Path], read: impl Fn(&'a Path) -> T + Sync) -> Vec<T> {
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(paths.len());
+    if threads < 2 {
+        return paths.iter().map(|path| read(path)).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let slots: Vec<Mutex<Option<T>>> = paths.iter().map(|_| Mutex::new(None)).collect();
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some((path, slot)) = {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    paths.get(index).zip(slots.get(index))
+                } {
+                    let result = read(path);
+                    *slot.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(result);
+                }
+            });
+        }
+    });
+    let taken =
+        slots.into_iter().map(|slot| slot.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()));
+    taken.flatten().collect()
+}
+
+/// Reads `path` if it is of another tool's format.
+fn load(path: &Path, options: &ReadOptions) -> Loaded {
+    let opened = compress::open(path)?;
+    if detect_json(&opened.start) {
+        let beginning = kineto::beginning(&opened.start);
+        if beginning == Beginning::Timeline {
+            return Ok(None);
+        }
+        return match kineto::read(path, opened, options) {
+            Ok(fragment) => Ok(Some(fragment)),
+            Err(NotRead::Error(error)) => Err(error),
+            Err(NotRead::NotATrace) => Ok(None),
+        };
+    }
+    Ok(None)
+}
+
+fn detect_json(start: &[u8]) -> bool {
+    !start.is_empty() && detect(start) == Format::Json
+}
