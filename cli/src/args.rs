@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use commtrace_report::analyze::StepRange;
+use commtrace_report::classify::CommPattern;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -22,13 +23,13 @@ pub enum Command {
     Estimate(EstimateArgs),
 }
 
-/// Analyze record folders, record files and timeline JSON files.
+/// Analyze record folders, record files, timeline JSON files, and traces of PyTorch's profiler.
 ///
 /// PATHs are read into one timeline; their format is recognised by content. Of a folder with several
 /// runs the newest is read.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// Record folder (COMMTRACE_DIR), record file, or timeline JSON file.
+    /// Record folder (COMMTRACE_DIR), record file, timeline JSON file, trace, or folder of traces.
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
 
@@ -55,6 +56,28 @@ pub struct ReportArgs {
     /// Only records of this run.
     #[arg(long, value_name = "ID")]
     pub run: Option<String>,
+
+    /// Rank of a trace by its path: the first group of this expression, or all of it.
+    ///
+    /// Stands above what the trace says of itself. Without it, names such as `rank0`, `r1t03_` and `_0.json`
+    /// are understood.
+    #[arg(long, value_name = "REGEX", help_heading = "Traces")]
+    pub rank_regex: Option<String>,
+
+    /// Kernels and events that are communication: what to call them, and an expression for their names.
+    ///
+    /// May be given several times. Comes before the built-in rules, which know NCCL, RCCL and the custom
+    /// all-reduce and all-to-all kernels of common libraries.
+    #[arg(long, value_name = "NAME=REGEX", help_heading = "Traces")]
+    pub comm_pattern: Vec<CommPattern>,
+
+    /// Events that are compute in a trace that does not say so: an expression for their names.
+    #[arg(long, value_name = "REGEX", help_heading = "Traces")]
+    pub compute_pattern: Option<String>,
+
+    /// Count memory copies and memsets of devices as compute; otherwise they are neither.
+    #[arg(long, help_heading = "Traces")]
+    pub copies_as_compute: bool,
 
     /// Share of a collective's time lost to the same late ranks above which ranks are to be rebalanced.
     #[arg(long, value_name = "RATIO", value_parser = ratio, default_value = "0.20", help_heading = "Advice")]

@@ -25,7 +25,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         let text = "--steps cannot be used with --format chrome, which writes the whole timeline";
         return Err(Failure::Usage(Cli::command().error(ErrorKind::ArgumentConflict, text)));
     }
-    let timeline = read(&args.paths, &ReadOptions { run: args.run.clone(), ranks: args.ranks.clone() })?;
+    let timeline = read(&args.paths, &read_options(args))?;
     let output = args.output.as_deref();
     if args.format == Format::Chrome {
         warn(&timeline.warnings);
@@ -48,6 +48,17 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     };
     output::write(output, args.force, |out| out.write_all(text.as_bytes()))?;
     Ok(())
+}
+
+fn read_options(args: &ReportArgs) -> ReadOptions {
+    ReadOptions {
+        run: args.run.clone(),
+        ranks: args.ranks.clone(),
+        rank_regex: args.rank_regex.clone(),
+        comm_patterns: args.comm_pattern.clone(),
+        compute_pattern: args.compute_pattern.clone(),
+        copies_as_compute: args.copies_as_compute,
+    }
 }
 
 fn options(args: &ReportArgs) -> AnalyzeOptions {
