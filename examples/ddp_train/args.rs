@@ -10,7 +10,7 @@ use std::time::Duration;
 /// into DIR, COMMTRACE=off switches tracing off. The exit status is 1 if the loss did not fall or the
 /// ranks' weights differ.
 #[derive(Debug, Parser)]
-#[command(name = "ddp_train")]
+#[command(name = "ddp_train", allow_negative_numbers = true)]
 pub struct Args {
     /// Number of ranks.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = at_least_one)]
