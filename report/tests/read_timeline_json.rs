@@ -241,7 +241,10 @@ fn a_million_events() {
     assert_eq!(comm.starts_ns()[events - 1], (events as i64 - 1) * 1_000_000 + 250_000);
 }
 
-fn arbitrary_track() -> impl Strategy<Value = (u32, Option<u32>, Vec<(i64, i64, Option<u64>, String)>)> {
+/// Start, end, bytes and a text.
+type Event = (i64, i64, Option<u64>, String);
+
+fn arbitrary_track() -> impl Strategy<Value = (u32, Option<u32>, Vec<Event>)> {
     let event = (any::<i64>(), any::<i64>(), proptest::option::of(0..=i64::MAX as u64), ".{0,6}");
     (0..3_u32, proptest::option::of(0..3_u32), proptest::collection::vec(event, 0..6))
 }

@@ -45,6 +45,8 @@ pub(super) enum Next {
     /// The file ends within a message: its writer was killed, or the disk was full.
     Torn {
         at: u64,
+        /// Whether what is there could be the beginning of the end-of-stream marker.
+        maybe_end: bool,
     },
     /// No message begins here.
     Damaged {
@@ -86,7 +88,9 @@ impl<R: Read> Frames<R> {
         let result = self.read_message(body);
         match result {
             // The file became shorter while it was read.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Next::Torn { at }),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Ok(Next::Torn { at, maybe_end: false })
+            }
             other => other,
         }
     }
@@ -106,7 +110,8 @@ impl<R: Read> Frames<R> {
             return damaged("no message begins here".into());
         }
         if present < 8 {
-            return Ok(Next::Torn { at });
+            let maybe_end = prefix[marker..present].iter().all(|&byte| byte == 0);
+            return Ok(Next::Torn { at, maybe_end });
         }
         let size = u64::from(u32::from_le_bytes([prefix[4], prefix[5], prefix[6], prefix[7]]));
         let left = left - 8;
@@ -118,7 +123,7 @@ impl<R: Read> Frames<R> {
             return damaged(format!("a message of {size} bytes of metadata is not one of ours"));
         }
         if size > left {
-            return Ok(Next::Torn { at });
+            return Ok(Next::Torn { at, maybe_end: false });
         }
         let mut metadata = vec![0; size as usize];
         self.input.read_exact(&mut metadata)?;
@@ -130,7 +135,7 @@ impl<R: Read> Frames<R> {
             return damaged(format!("a message of {length} bytes"));
         };
         if length > left - size {
-            return Ok(Next::Torn { at });
+            return Ok(Next::Torn { at, maybe_end: false });
         }
         let body = body(&mut self.input, length)?;
         self.at += 8 + size + length;

@@ -67,12 +67,20 @@ impl<R: Read> RecordFile<R> {
         let mut assembly = Assembly::new(builder, &self.header);
         let mut torn = None;
         let mut damage = None;
+        // A batch is written together with the dictionaries that it needs, which precede it.
+        let mut begun = None;
         loop {
             match self.frames.next().map_err(ReadError::io(&self.path))? {
                 Next::Frame(frame) => match self.decoder.decode(&frame) {
-                    Ok(Decoded::Batch(mut rows)) => assembly.add(builder, &mut rows),
-                    Ok(Decoded::Nothing) => {}
+                    Ok(Decoded::Batch(mut rows)) => {
+                        begun = None;
+                        assembly.add(builder, &mut rows);
+                    }
+                    Ok(Decoded::Nothing) => {
+                        begun.get_or_insert(frame.at);
+                    }
                     Err(Fault::Batch { rows, what }) => {
+                        begun = None;
                         assembly.skip("damaged", rows.max(1));
                         damage.get_or_insert((frame.at, what));
                     }
@@ -85,7 +93,10 @@ impl<R: Read> RecordFile<R> {
                         break;
                     }
                 },
-                Next::EndOfFile => break,
+                Next::EndOfFile => {
+                    torn = begun;
+                    break;
+                }
                 Next::End { trailing: 0 } => break,
                 Next::End { trailing } => {
                     builder.warn(format!(
@@ -94,8 +105,9 @@ impl<R: Read> RecordFile<R> {
                     ));
                     break;
                 }
-                Next::Torn { at } => {
-                    torn = Some(at);
+                Next::Torn { at, maybe_end } => {
+                    // Nothing follows the end row but the end marker.
+                    torn = begun.or(Some(at)).filter(|_| !(maybe_end && assembly.ended()));
                     break;
                 }
                 Next::Damaged { at, what } => {

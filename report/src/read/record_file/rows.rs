@@ -57,6 +57,11 @@ impl Assembly {
         *self.input.anomalies.entry(kind.to_owned()).or_default() += 1;
     }
 
+    /// Whether the end row was read.
+    pub fn ended(&self) -> bool {
+        self.ended
+    }
+
     /// Adds the rows of a batch.
     pub fn add(&mut self, builder: &mut Builder, rows: &mut Rows) {
         for row in 0..rows.len() {
