@@ -79,3 +79,8 @@ pub mod prelude {
     pub use commtrace_collectives::{Communicator, Group, LocalComm, Pending, ReduceOp};
     pub use commtrace_instrument::{comm_span, compute_span, rank_scope, step_span};
 }
+
+/// The README's programs compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
