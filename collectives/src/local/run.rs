@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use commtrace_instrument::{rank_scope, set_world};
+use commtrace_instrument::rank_scope;
 
 use super::LocalComm;
 use super::round::Core;
@@ -81,7 +81,6 @@ impl LocalBuilder {
         if ranks.is_empty() {
             return Vec::new();
         }
-        set_world(0, u32::try_from(ranks.len()).unwrap_or(u32::MAX));
         let core = Arc::new(Core::new(name.into(), ranks, self.timeout));
         (0..core.size()).map(|rank| LocalComm::new(Arc::clone(&core), rank)).collect()
     }
