@@ -19,7 +19,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    Report(ReportArgs),
+    Report(Box<ReportArgs>),
     Estimate(EstimateArgs),
 }
 

@@ -1,16 +1,14 @@
 //! `commtrace estimate`: the latency–bandwidth cost model.
 
-use crate::args::{Cli, EstimateArgs};
+use crate::args::EstimateArgs;
 use crate::failure::Failure;
 use crate::output;
-use clap::CommandFactory;
 use clap::error::ErrorKind;
 use commtrace_report::analyze::estimate_collective_time;
 use std::fmt::Write;
 
 pub fn run(args: &EstimateArgs) -> Result<(), Failure> {
-    let text = text(args)
-        .map_err(|reason| Failure::Usage(Cli::command().error(ErrorKind::ValueValidation, reason)))?;
+    let text = text(args).map_err(|reason| Failure::usage("estimate", ErrorKind::ValueValidation, reason))?;
     output::write(None, false, |out| out.write_all(text.as_bytes()))?;
     Ok(())
 }

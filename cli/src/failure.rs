@@ -1,6 +1,10 @@
 //! How a command fails, and how that is said.
 
+use crate::args::Cli;
+use clap::CommandFactory;
+use clap::error::ErrorKind;
 use std::error::Error;
+use std::fmt::Display;
 use std::io::{self, Write};
 
 /// Why a command did not do what it was asked.
@@ -9,6 +13,18 @@ pub enum Failure {
     Usage(clap::Error),
     /// The run failed: exit status 1.
     Run(Box<dyn Error>),
+}
+
+impl Failure {
+    /// Bad usage of `subcommand`.
+    pub fn usage(subcommand: &str, kind: ErrorKind, reason: impl Display) -> Self {
+        let mut cli = Cli::command();
+        cli.build();
+        Self::Usage(match cli.find_subcommand_mut(subcommand) {
+            Some(command) => command.error(kind, reason),
+            None => cli.error(kind, reason),
+        })
+    }
 }
 
 impl<E: Error + 'static> From<E> for Failure {

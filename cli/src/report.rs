@@ -1,9 +1,8 @@
 //! `commtrace report`: from inputs to a rendered report.
 
-use crate::args::{Cli, Format, ReportArgs};
+use crate::args::{Format, ReportArgs};
 use crate::failure::{Failure, message};
 use crate::output;
-use clap::CommandFactory;
 use clap::error::ErrorKind;
 use commtrace_report::advise::Thresholds;
 use commtrace_report::analyze::{AnalyzeOptions, Report, StepRange, analyze};
@@ -23,7 +22,7 @@ struct NoSuchStep {
 pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     if args.format == Format::Chrome && args.steps.is_some() {
         let text = "--steps cannot be used with --format chrome, which writes the whole timeline";
-        return Err(Failure::Usage(Cli::command().error(ErrorKind::ArgumentConflict, text)));
+        return Err(Failure::usage("report", ErrorKind::ArgumentConflict, text));
     }
     let timeline = read(&args.paths, &read_options(args))?;
     let output = args.output.as_deref();
@@ -82,10 +81,10 @@ fn warn(warnings: &[String]) {
 
 /// Whether no interval passed the filter.
 fn is_empty(report: &Report) -> bool {
-    report
-        .ranks
-        .iter()
-        .all(|rank| rank.summary.num_comm_events == 0 && rank.wall.span_ms == 0.0 && rank.steps.is_empty())
+    report.ranks.iter().all(|rank| {
+        let span_ms = rank.wall.map_or(0.0, |wall| wall.span_ms);
+        rank.summary.num_comm_events == 0 && span_ms == 0.0 && rank.steps.is_empty()
+    })
 }
 
 fn written(steps: StepRange) -> String {
