@@ -192,8 +192,7 @@ fn missing_fields_are_named_with_their_place() {
 fn documents_that_are_not_timelines() {
     for (text, what) in [
         ("{}", "not a timeline"),
-        (r#"{"traceEvents":[]}"#, "has `traceEvents`"),
-        ("[]", "expected an object with `ranks`"),
+        (r#"{"events":[]}"#, "has `events`"),
         (r#"{"ranks":{}}"#, "expected a list of ranks"),
         (r#"{"ranks":[3]}"#, "ranks[0]: invalid type: integer `3`"),
         (r#"{"ranks":[],"compute":[],"comm":[]}"#, "both `ranks` and intervals"),
@@ -214,7 +213,8 @@ fn documents_that_are_not_timelines() {
 fn a_document_cut_anywhere_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let text = with("op", "\"a\"");
-    for cut in 1..text.len() {
+    // Before its first key, it could be of any format.
+    for cut in "{\"ranks\":".len()..text.len() {
         let error = read_in(folder.path(), &text[..cut]).unwrap_err();
         assert!(matches!(error, ReadError::Json { .. }), "cut at {cut}: {error}");
     }

@@ -3,10 +3,10 @@
 use super::queue::Interval;
 use super::track::TrackState;
 use crate::analyze::{
-    CrossRank, CrossRankAccumulator, Member, Position, Unmatched, UnmatchedReason, is_synchronizing,
+    CrossRank, CrossRankAccumulator, LeftOut, Member, Position, Unmatched, UnmatchedReason, bytes_may_differ,
+    conclude, is_synchronizing,
 };
 use crate::timeline::{Names, Sym};
-use indexmap::IndexMap;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 /// Collectives that wait for members at most; beyond, the oldest counts with those that it has. In a
@@ -30,9 +30,7 @@ pub(super) struct Collectives {
     /// Keys of `waiting` from the oldest on, and of some that are no longer there.
     order: VecDeque<Key>,
     accumulator: CrossRankAccumulator,
-    unmatched_events: u64,
-    unmatched: Vec<Unmatched>,
-    not_numbered: IndexMap<Sym, BTreeSet<u32>>,
+    left_out: LeftOut,
 }
 
 #[derive(Debug, Default)]
@@ -85,8 +83,8 @@ impl Collectives {
             return;
         }
         let (Some(comm), Some(seq)) = (call.comm, call.seq) else {
-            self.unmatched_events += 1;
-            self.not_numbered.entry(call.op).or_default().insert(rank);
+            self.left_out.events += 1;
+            self.left_out.not_numbered.entry(call.op).or_default().insert(rank);
             return;
         };
         let communicator = self.communicators.entry(comm).or_default();
@@ -163,7 +161,7 @@ impl Collectives {
         let entered = parts.len();
         // Those who are still inside have no end that could be told.
         parts.retain(|part| part.id.is_none());
-        self.unmatched_events += (entered - parts.len()) as u64;
+        self.left_out.events += (entered - parts.len()) as u64;
         parts.sort_by_key(|part| part.track);
         let Some(first) = parts.first() else { return };
         let op = names.get(first.op);
@@ -172,7 +170,7 @@ impl Collectives {
             None => known.tracks.len(),
         });
         if let Some(reason) = objection(op, &parts, size) {
-            self.unmatched_events += parts.len() as u64;
+            self.left_out.events += parts.len() as u64;
             self.list(key, reason, &parts, names);
             return;
         }
@@ -190,9 +188,9 @@ impl Collectives {
 
     fn list(&mut self, key: Key, reason: UnmatchedReason, parts: &[Part], names: &Names) {
         let Some(first) = parts.first() else { return };
-        if self.unmatched.len() < LISTED {
+        if self.left_out.listed.len() < LISTED {
             let ranks: BTreeSet<u32> = parts.iter().map(|part| part.rank).collect();
-            self.unmatched.push(Unmatched {
+            self.left_out.listed.push(Unmatched {
                 comm: Some(names.get(key.0).to_owned()),
                 seq: Some(key.1),
                 op: names.get(first.op).to_owned(),
@@ -212,37 +210,7 @@ impl Collectives {
         if self.ranks.len() < 2 {
             return None;
         }
-        let (ops, left_out) = self.accumulator.finish();
-        let is_partial = |name: &str| ops.iter().any(|op| op.partial && op.collective == name);
-        let numbered = self.unmatched.into_iter().filter(|one| {
-            // Two ranks or more of an op that is partial throughout are in its figures.
-            one.reason != UnmatchedReason::MembersMissing || one.ranks.len() < 2 || !is_partial(&one.op)
-        });
-        let not_numbered = self.not_numbered.into_iter().map(|(op, ranks)| Unmatched {
-            comm: None,
-            seq: None,
-            op: names.get(op).to_owned(),
-            reason: UnmatchedReason::NotNumbered,
-            ranks: ranks.into_iter().collect(),
-        });
-        let unmatched: Vec<Unmatched> = not_numbered.chain(numbered).collect();
-        let unmatched_events = self.unmatched_events + left_out;
-        if ops.is_empty() {
-            warnings.push(format!(
-                "Waits across ranks are not given: no collective was recorded by two ranks with the same \
-                 communicator and sequence number ({unmatched_events} events unmatched)."
-            ));
-            return None;
-        }
-        let partial: Vec<&str> =
-            ops.iter().filter(|op| op.partial).map(|op| op.collective.as_str()).collect();
-        if !partial.is_empty() {
-            warnings.push(format!(
-                "Not all ranks of a communicator were read: waits of {} are lower bounds.",
-                partial.join(", ")
-            ));
-        }
-        Some(CrossRank { ops, unmatched_events, unmatched })
+        conclude(&self.accumulator, self.left_out, names, warnings)
     }
 }
 
@@ -272,8 +240,7 @@ fn objection(op: &str, parts: &[Part], size: usize) -> Option<UnmatchedReason> {
         return Some(UnmatchedReason::MembersMissing);
     }
     let same_op = agree(parts.iter().map(|part| part.op));
-    // Ranks of such a collective may move different amounts.
-    let same_bytes = op.ends_with("_v") || agree(parts.iter().filter_map(|part| part.bytes));
+    let same_bytes = bytes_may_differ(op) || agree(parts.iter().filter_map(|part| part.bytes));
     if !same_op || !same_bytes || !agree(parts.iter().filter_map(|part| part.dtype)) {
         return Some(UnmatchedReason::Disagreement);
     }

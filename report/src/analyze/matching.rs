@@ -1,5 +1,6 @@
 //! Which events of different ranks are the same collective.
 
+use super::conclude::{LeftOut, conclude};
 use super::filter::Selected;
 use super::interval::Cover;
 use super::{CrossRank, CrossRankAccumulator, Member, Position, Unmatched, UnmatchedReason, last_arrival_ns};
@@ -30,7 +31,7 @@ pub fn is_synchronizing(op: &str) -> bool {
 }
 
 /// Ranks of one collective may move different amounts.
-fn bytes_may_differ(op: &str) -> bool {
+pub(crate) fn bytes_may_differ(op: &str) -> bool {
     op.ends_with("_v")
 }
 
@@ -77,24 +78,7 @@ pub(super) fn cross_rank(
     for group in parts.chunk_by(|a, b| (a.comm, a.seq) == (b.comm, b.seq)) {
         matching.add(group);
     }
-    let cross_rank = matching.finish();
-    if cross_rank.ops.is_empty() {
-        warnings.push(format!(
-            "Waits across ranks are not given: no collective was recorded by two ranks with the same \
-             communicator and sequence number ({} events unmatched).",
-            cross_rank.unmatched_events
-        ));
-        return None;
-    }
-    let partial: Vec<&str> =
-        cross_rank.ops.iter().filter(|op| op.partial).map(|op| op.collective.as_str()).collect();
-    if !partial.is_empty() {
-        warnings.push(format!(
-            "Not all ranks of a communicator were read: waits of {} are lower bounds.",
-            partial.join(", ")
-        ));
-    }
-    Some(cross_rank)
+    matching.finish(warnings)
 }
 
 /// What is known of one communicator.
@@ -258,25 +242,13 @@ impl<'a> Matching<'a> {
         self.selected.get(track).map_or(0, |one| one.track.rank)
     }
 
-    fn finish(self) -> CrossRank {
-        let (ops, left_out) = self.accumulator.finish();
-        let is_partial = |name: &str| ops.iter().any(|op| op.partial && op.collective == name);
-        let numbered = self.unmatched.into_iter().filter(|one| {
-            // Two ranks or more of an op that is partial throughout are in its figures.
-            one.reason != UnmatchedReason::MembersMissing || one.ranks.len() < 2 || !is_partial(&one.op)
-        });
-        let not_numbered = self.not_numbered.into_iter().map(|(op, ranks)| Unmatched {
-            comm: None,
-            seq: None,
-            op: self.names.get(op).to_string(),
-            reason: UnmatchedReason::NotNumbered,
-            ranks: ranks.into_iter().collect(),
-        });
-        CrossRank {
-            unmatched: not_numbered.chain(numbered).collect(),
-            unmatched_events: self.unmatched_events + left_out,
-            ops,
-        }
+    fn finish(self, warnings: &mut Vec<String>) -> Option<CrossRank> {
+        let left_out = LeftOut {
+            events: self.unmatched_events,
+            listed: self.unmatched,
+            not_numbered: self.not_numbered,
+        };
+        conclude(&self.accumulator, left_out, self.names, warnings)
     }
 }
 

@@ -17,6 +17,7 @@
 mod accumulate;
 mod assemble;
 mod bootstrap;
+mod conclude;
 mod cost;
 mod cross_rank;
 mod filter;
@@ -33,11 +34,13 @@ mod wall;
 
 pub use accumulate::{CrossRankAccumulator, Member, Position, last_arrival_ns};
 pub use assemble::{analyze, assemble};
+pub(crate) use conclude::{LeftOut, conclude};
 pub use cost::{CostModelError, estimate_collective_time};
 pub use cross_rank::{CrossRank, OpAcrossRanks, Unmatched, UnmatchedReason, Verdict};
 pub use filter::{AnalyzeOptions, StepRange, StepRangeError};
 pub use hotspot::{OpHotspot, export_hotspot_events, find_priority_hotspot};
 pub use interval::{Cover, duration_ns, overlaps_ns};
+pub(crate) use matching::bytes_may_differ;
 pub use matching::is_synchronizing;
 pub use profiler::{CommProfiler, IntervalError, TimelineRecord};
 pub use report::{InputReport, REPORT_SCHEMA_VERSION, RankReport, Report, RuleReport, UntimedReport};

@@ -73,14 +73,14 @@ impl Builder {
     }
 
     /// States the clock of all of the rank's tracks so far.
-    pub fn set_clock(&mut self, rank: u32, clock: Sym) {
+    pub fn set_clock(&mut self, rank: u32, clock: Option<Sym>) {
         if !self.tracks.keys().any(|key| key.0 == rank) {
             self.track(rank, None);
         }
         let mut differs = false;
         for track in self.tracks.values_mut().filter(|track| track.rank == rank) {
-            differs |= track.clock.is_some_and(|known| known != clock);
-            track.clock.get_or_insert(clock);
+            differs |= track.clock.zip(clock).is_some_and(|(known, clock)| known != clock);
+            track.clock = track.clock.or(clock);
         }
         if differs {
             self.warn(format!(

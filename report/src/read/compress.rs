@@ -152,7 +152,7 @@ mod tests {
     }
 
     fn content() -> Vec<u8> {
-        (0..100_000_u32).flat_map(|i| format!("{},", i * i % 977).into_bytes()).collect()
+        (0..100_000_u32).flat_map(|i| format!("{},", i.wrapping_mul(i) % 977).into_bytes()).collect()
     }
 
     /// What can be read of a file with these bytes, and how it ended.

@@ -21,7 +21,7 @@ struct PendingCompute {
 /// The rows of one file on their way to tracks.
 pub(super) struct Assembly {
     rank: u32,
-    clock: Sym,
+    clock: Option<Sym>,
     lanes: Lanes,
     compute: Vec<PendingCompute>,
     open: HashMap<u64, (Option<u32>, Open)>,
@@ -36,7 +36,8 @@ impl Assembly {
             builder.world_size(size);
         }
         builder.recorded(header.rank);
-        let clock = builder.names().intern(&header.boot_id);
+        // Without a boot id, nothing is known of the clock.
+        let clock = (!header.boot_id.is_empty()).then(|| builder.names().intern(&header.boot_id));
         Self {
             rank: header.rank,
             clock,
