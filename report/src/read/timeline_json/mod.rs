@@ -15,6 +15,7 @@
 
 mod document;
 mod place;
+mod records;
 mod value;
 mod write;
 
@@ -26,7 +27,6 @@ use crate::timeline::Input;
 use document::{Document, Reader};
 use serde::de::DeserializeSeed;
 use serde_json::error::Category;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -68,8 +68,15 @@ pub(super) fn read(path: &Path, options: &ReadOptions, builder: &mut Builder) ->
     Ok(())
 }
 
-fn open(path: &Path) -> io::Result<BufReader<File>> {
-    Ok(BufReader::with_capacity(BUFFER, File::open(path)?))
+/// The content of `path`, decompressed if need be.
+#[cfg(feature = "import")]
+fn open(path: &Path) -> io::Result<BufReader<impl Read>> {
+    Ok(BufReader::with_capacity(BUFFER, super::compress::open(path)?.reader))
+}
+
+#[cfg(not(feature = "import"))]
+fn open(path: &Path) -> io::Result<BufReader<impl Read>> {
+    Ok(BufReader::with_capacity(BUFFER, std::fs::File::open(path)?))
 }
 
 fn skip_byte_order_mark(input: &mut impl BufRead) -> io::Result<()> {
