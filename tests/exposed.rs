@@ -48,12 +48,12 @@ fn a_blocking_call_inside_a_compute_span_is_exposed() {
     });
     for summary in summaries(&report) {
         assert_eq!(summary.num_comm_events, 1);
-        assert_eq!(summary.overlap_time, 0.0);
-        assert_eq!(summary.exposed_comm_time, summary.total_comm_time);
+        assert_eq!(summary.overlap_time, Some(0.0));
+        assert_eq!(summary.exposed_comm_time, Some(summary.total_comm_time));
     }
-    assert!(report.ranks[0].summary.exposed_comm_time >= 25.0, "{:?}", report.ranks[0].summary);
+    assert!(report.ranks[0].summary.exposed_comm_time >= Some(25.0), "{:?}", report.ranks[0].summary);
     // The rest of the span is compute still.
-    assert!(report.ranks[1].wall.compute_ms >= 25.0, "{:?}", report.ranks[1].wall);
+    assert!(report.ranks[1].wall.unwrap().compute_ms >= 25.0, "{:?}", report.ranks[1].wall);
 }
 
 #[test]
@@ -71,10 +71,10 @@ fn the_same_call_beside_compute_is_hidden() {
     });
     for summary in summaries(&report) {
         assert_eq!(summary.num_comm_events, 1);
-        assert_eq!(summary.exposed_comm_time, 0.0, "{summary:?}");
-        assert_eq!(summary.overlap_time, summary.total_comm_time);
+        assert_eq!(summary.exposed_comm_time, Some(0.0), "{summary:?}");
+        assert_eq!(summary.overlap_time, Some(summary.total_comm_time));
     }
-    assert!(report.ranks[0].summary.overlap_time >= 25.0, "{:?}", report.ranks[0].summary);
+    assert!(report.ranks[0].summary.overlap_time >= Some(25.0), "{:?}", report.ranks[0].summary);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_non_blocking_call_that_is_waited_for_at_once_is_exposed() {
     });
     for summary in summaries(&report) {
         assert_eq!(summary.num_comm_events, 1);
-        assert_eq!(summary.overlap_time, 0.0);
+        assert_eq!(summary.overlap_time, Some(0.0));
     }
 }
 
@@ -112,7 +112,7 @@ fn summary_mode_tells_the_same_as_records() {
     let report = guard.into_report().unwrap();
     for summary in summaries(&report) {
         assert_eq!(summary.num_comm_events, 6);
-        assert_eq!(summary.overlap_time, 0.0);
+        assert_eq!(summary.overlap_time, Some(0.0));
         assert_eq!(summary.by_op["all_reduce"].bytes, Some(6 * 1024));
     }
     assert!(report.ranks[0].summary.exposed_comm_time > report.ranks[1].summary.exposed_comm_time);

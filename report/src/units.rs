@@ -17,6 +17,11 @@ pub(crate) fn ms(value: f64) -> String {
     format!("{} {unit}", significant(scaled))
 }
 
+/// `value` in words by `unit`, or that it is not known.
+pub(crate) fn known<T>(value: Option<T>, unit: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| "unknown".to_string(), unit)
+}
+
 /// A ratio as a percentage: `34.5 %`, `0.02 %`.
 pub(crate) fn percent(ratio: f64) -> String {
     let value = ratio * 100.0;

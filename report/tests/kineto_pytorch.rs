@@ -32,9 +32,9 @@ fn every_trace_gives_the_figures_of_the_slow_reader() {
         let compute = timeline.tracks[0].compute.len();
         assert_eq!(Some(compute as u64), expected["compute_events"].as_u64(), "{file}");
         for (figure, key) in [
-            (rank.wall.comm_ms, "comm_ns"),
-            (rank.wall.compute_ms, "compute_ns"),
-            (rank.wall.overlap_ms, "overlap_ns"),
+            (rank.wall.unwrap().comm_ms, "comm_ns"),
+            (rank.wall.unwrap().compute_ms, "compute_ns"),
+            (rank.wall.unwrap().overlap_ms, "overlap_ns"),
         ] {
             assert_eq!(Some(ns(figure)), expected[key].as_i64(), "{file} {key}");
         }
@@ -44,7 +44,7 @@ fn every_trace_gives_the_figures_of_the_slow_reader() {
             let found = rank.summary.by_op.get(op).unwrap_or_else(|| panic!("{file} has no {op}"));
             assert_eq!(Some(found.count), sums["count"].as_u64(), "{file} {op}");
             assert_eq!(Some(ns(found.time)), sums["time_ns"].as_i64(), "{file} {op}");
-            assert_eq!(Some(ns(found.exposed_time)), sums["exposed_ns"].as_i64(), "{file} {op}");
+            assert_eq!(Some(ns(found.exposed_time.unwrap())), sums["exposed_ns"].as_i64(), "{file} {op}");
             assert_eq!(found.bytes, sums["bytes"].as_u64(), "{file} {op}");
         }
     }

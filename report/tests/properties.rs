@@ -164,16 +164,16 @@ fn check_summaries(tracks: &[PlainTrack], report: &Report) -> Result<(), TestCas
         for (op, expected) in &slow {
             let op = &summary.by_op[OPS[*op]];
             prop_assert_eq!((op.count, op.bytes), (expected.count, expected.bytes));
-            prop_assert_eq!((op.time, op.exposed_time), (ms(expected.time), ms(expected.exposed)));
+            prop_assert_eq!((op.time, op.exposed_time), (ms(expected.time), Some(ms(expected.exposed))));
         }
         let time: usize = slow.iter().map(|(_, op)| op.time).sum();
         let exposed: usize = slow.iter().map(|(_, op)| op.exposed).sum();
         prop_assert_eq!(summary.num_comm_events, track.comm.len() as u64);
         prop_assert_eq!(summary.total_comm_time, ms(time));
-        prop_assert_eq!(summary.overlap_time, ms(time - exposed));
-        prop_assert_eq!(summary.exposed_comm_time, ms(exposed));
+        prop_assert_eq!(summary.overlap_time, Some(ms(time - exposed)));
+        prop_assert_eq!(summary.exposed_comm_time, Some(ms(exposed)));
         let ratio = ms(time - exposed).min(ms(time)) / ms(time).max(1e-8);
-        prop_assert_eq!(summary.overlap_ratio, ratio);
+        prop_assert_eq!(summary.overlap_ratio, Some(ratio));
     }
     Ok(())
 }
@@ -188,7 +188,7 @@ fn check_wall(tracks: &[PlainTrack], report: &Report) -> Result<(), TestCaseErro
         let last = sound().map(|interval| interval.1).max().unwrap_or(0);
         let span = instants((first, last));
         let busy: BTreeSet<i64> = compute.union(&comm).copied().collect();
-        let wall = rank.wall;
+        let wall = rank.wall.unwrap();
         prop_assert_eq!(wall.comm_ms, ms(comm.len()));
         prop_assert_eq!(wall.compute_ms, ms(compute.len()));
         prop_assert_eq!(wall.overlap_ms, ms(comm.intersection(&compute).count()));
@@ -268,7 +268,7 @@ fn check_hotspots(tracks: &[PlainTrack], report: &Report) -> Result<(), TestCase
         prop_assert_eq!(&event.collective, OPS[*op]);
         prop_assert_eq!(event.rank, Some(*rank));
         prop_assert_eq!(event.sync_count, figures.count);
-        prop_assert_eq!(event.exposed_comm_ms, ms(figures.exposed));
+        prop_assert_eq!(event.exposed_comm_ms, Some(ms(figures.exposed)));
         prop_assert_eq!(event.total_comm_ms, ms(figures.time));
         prop_assert_eq!(event.payload_bytes, figures.bytes);
     }
@@ -391,14 +391,14 @@ proptest! {
         }
         let summary = profiler.summarize();
         prop_assert_eq!(summary.total_comm_time, total);
-        prop_assert_eq!(summary.overlap_time, overlap);
-        prop_assert_eq!(summary.overlap_ratio, overlap.min(total) / total.max(1e-8));
-        prop_assert_eq!(summary.exposed_comm_time, (total - overlap).max(0.0));
+        prop_assert_eq!(summary.overlap_time, Some(overlap));
+        prop_assert_eq!(summary.overlap_ratio, Some(overlap.min(total) / total.max(1e-8)));
+        prop_assert_eq!(summary.exposed_comm_time, Some((total - overlap).max(0.0)));
         prop_assert_eq!(summary.by_op.len(), by_op.len());
         for (op, item) in by_op {
             let figures = &summary.by_op[op];
             prop_assert_eq!((figures.count, figures.time, figures.bytes), (item.0, item.1, Some(item.2)));
-            prop_assert_eq!(figures.exposed_time, item.3);
+            prop_assert_eq!(figures.exposed_time, Some(item.3));
         }
         flags.sort_by(|a, b| (a.0, a.1, a.2).partial_cmp(&(b.0, b.1, b.2)).expect("finite"));
         let timeline = profiler.timeline();

@@ -59,6 +59,11 @@ pub fn recommend_comm_followup_with(
 ) -> Followup {
     let limit = thresholds.accept_exposed_ms;
     let (decision, reason) = match &summary.priority {
+        None if summary.num_events > 0 => (
+            Decision::CollectMoreEvidence,
+            "It is known how long communication took and not when, so not how much of it was exposed."
+                .to_string(),
+        ),
         None => (
             Decision::CollectMoreEvidence,
             "No communication was recorded that could be compared.".to_string(),

@@ -11,7 +11,7 @@ pub struct HotspotSummary {
     pub by_collective: IndexMap<String, HotspotBucket>,
     /// The op with the largest exposed time (ties: the first seen); `None` without events.
     pub priority: Option<PriorityHotspot>,
-    /// Number of events.
+    /// Number of events, those whose exposed time is not known included.
     pub num_events: u64,
 }
 
@@ -66,15 +66,15 @@ impl HotspotBucket {
         Self { count: 0, sync_count: 0, ..Self::new(0.0, 1.0, None) }
     }
 
-    fn add(&mut self, event: &HotspotEvent) {
+    fn add(&mut self, event: &HotspotEvent, exposed_comm_ms: f64, overlap_ratio: f64) {
         self.count += 1;
         self.sync_count = self.sync_count.saturating_add(event.sync_count);
         self.total_comm_ms += event.total_comm_ms;
-        self.exposed_comm_ms += event.exposed_comm_ms;
+        self.exposed_comm_ms += exposed_comm_ms;
         if let Some(bytes) = event.payload_bytes {
             self.payload_bytes = Some(self.payload_bytes.unwrap_or(0).saturating_add(bytes));
         }
-        self.overlap_ratio = self.overlap_ratio.min(event.overlap_ratio);
+        self.overlap_ratio = self.overlap_ratio.min(overlap_ratio);
         let Some(judged) = event.judged_imbalance() else { return };
         // Judge what was judged so far against this event's figure before the ratio changes.
         let earlier = self.judged_imbalance().unwrap_or(0.0);
@@ -104,11 +104,14 @@ pub struct PriorityHotspot {
 /// Aggregates events per op and picks the op with the largest exposed time.
 ///
 /// Counts, times and bytes add up; the overlap ratio keeps the worst value and the imbalance the
-/// largest. Ties of exposed time go to the op seen first.
+/// largest. Ties of exposed time go to the op seen first. Events whose exposed time is not known are
+/// counted and nothing else: what they cost the run cannot be compared.
 pub fn summarize_comm_hotspots(events: &[HotspotEvent]) -> HotspotSummary {
     let mut by_collective: IndexMap<String, HotspotBucket> = IndexMap::new();
     for event in events {
-        by_collective.entry(event.collective.clone()).or_insert_with(HotspotBucket::empty).add(event);
+        let (Some(exposed_ms), Some(ratio)) = (event.exposed_comm_ms, event.overlap_ratio) else { continue };
+        let bucket = by_collective.entry(event.collective.clone()).or_insert_with(HotspotBucket::empty);
+        bucket.add(event, exposed_ms, ratio);
     }
     let mut worst: Option<(&String, &HotspotBucket)> = None;
     for (collective, bucket) in &by_collective {

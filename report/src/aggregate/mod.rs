@@ -39,7 +39,7 @@ use track::TrackState;
 /// aggregator.push(0, &interval(RowKind::Comm, "all_reduce", 1_000_000, 1_500_000));
 /// aggregator.advance(3_000_000);
 /// let report = aggregator.finish();
-/// assert_eq!(report.ranks[0].summary.exposed_comm_time, 0.5);
+/// assert_eq!(report.ranks[0].summary.exposed_comm_time, Some(0.5));
 /// ```
 #[derive(Debug)]
 pub struct Aggregator {

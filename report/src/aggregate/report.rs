@@ -52,7 +52,7 @@ impl Aggregator {
                 rank,
                 device: track.device,
                 summary: track.summary.finish(),
-                wall: track.wall(),
+                wall: Some(track.wall()),
                 untimed: UntimedReport::from(&track.untimed),
                 steps: track.steps.figures(base_ns),
             })

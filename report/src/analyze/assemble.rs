@@ -32,7 +32,7 @@ const END_BEFORE_START: &str = "end_before_start";
 /// timeline.tracks.push(track);
 ///
 /// let report = analyze(&timeline, &AnalyzeOptions::default());
-/// assert_eq!(report.ranks[0].summary.exposed_comm_time, 0.5);
+/// assert_eq!(report.ranks[0].summary.exposed_comm_time, Some(0.5));
 /// ```
 pub fn analyze(timeline: &Timeline, options: &AnalyzeOptions) -> Report {
     let selected = select(timeline, options);
@@ -96,7 +96,11 @@ fn hotspot_events(
     for rank in ranks {
         for (op, figures) in &rank.summary.by_op {
             let best = worst.entry(op).or_insert((figures, rank.rank));
-            if figures.exposed_time > best.0.exposed_time {
+            // An unknown exposed time is less than any; of two, the longer time counts.
+            let longer = figures.exposed_time.is_none()
+                && best.0.exposed_time.is_none()
+                && figures.time > best.0.time;
+            if longer || figures.exposed_time > best.0.exposed_time {
                 *best = (figures, rank.rank);
             }
         }

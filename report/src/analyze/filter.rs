@@ -100,6 +100,7 @@ pub(super) fn select<'a>(timeline: &'a Timeline, options: &AnalyzeOptions) -> Ve
     let only_steps = |track: &Track| {
         track.compute.is_empty()
             && track.comm.is_empty()
+            && track.unplaced.is_empty()
             && track.untimed.count == 0
             && !track.steps.is_empty()
     };

@@ -15,21 +15,19 @@ pub struct OpHotspot {
     pub bytes: Option<u64>,
 }
 
-/// The op with the largest exposed time, ties to the one seen first; `None` without events.
+/// The op with the largest exposed time, ties to the one seen first; `None` without events whose
+/// exposed time is known.
 ///
 /// `find_priority_hotspot` of "Communication Profiling with NCCL".
 pub fn find_priority_hotspot(summary: &Summary) -> Option<OpHotspot> {
-    let mut worst: Option<(&String, &OpSummary)> = None;
+    let mut worst: Option<OpHotspot> = None;
     for (op, figures) in &summary.by_op {
-        if worst.is_none_or(|(_, best)| figures.exposed_time > best.exposed_time) {
-            worst = Some((op, figures));
+        let Some(exposed_time) = figures.exposed_time else { continue };
+        if worst.as_ref().is_none_or(|best| exposed_time > best.exposed_time) {
+            worst = Some(OpHotspot { op: op.clone(), exposed_time, bytes: figures.bytes });
         }
     }
-    worst.map(|(op, figures)| OpHotspot {
-        op: op.clone(),
-        exposed_time: figures.exposed_time,
-        bytes: figures.bytes,
-    })
+    worst
 }
 
 /// One event per op for [`advise`](crate::advise), imbalance not observed.
@@ -40,14 +38,14 @@ pub fn export_hotspot_events(summary: &Summary) -> Vec<HotspotEvent> {
 }
 
 pub(super) fn hotspot_event(op: &str, figures: &OpSummary) -> HotspotEvent {
-    let hidden_ms = (figures.time - figures.exposed_time).max(0.0);
+    let hidden_ms = figures.exposed_time.map(|exposed| (figures.time - exposed).max(0.0));
     HotspotEvent {
         collective: op.to_string(),
         sync_count: figures.count,
         total_comm_ms: figures.time,
         exposed_comm_ms: figures.exposed_time,
         payload_bytes: figures.bytes,
-        overlap_ratio: hidden_ms / figures.time.max(1e-8),
+        overlap_ratio: hidden_ms.map(|hidden| hidden / figures.time.max(1e-8)),
         rank_imbalance_ratio: None,
         rank_imbalance_observed: false,
         rank_imbalance_lower: None,

@@ -30,7 +30,7 @@ pub struct IntervalError {
 /// profiler.add_comm("all_reduce", 1.0, 2.5, 128 * 1024)?;
 /// profiler.add_comm("broadcast", 2.6, 3.0, 64 * 1024)?;
 /// let summary = profiler.summarize();
-/// assert_eq!(summary.overlap_time, 1.0);
+/// assert_eq!(summary.overlap_time, Some(1.0));
 /// assert_eq!(find_priority_hotspot(&summary).map(|hotspot| hotspot.op), Some("all_reduce".to_string()));
 /// # Ok::<(), commtrace_report::analyze::IntervalError>(())
 /// ```
@@ -154,11 +154,12 @@ impl CommProfiler {
     /// Sums over all events.
     pub fn summarize(&self) -> Summary {
         let mut summary = Summary { num_comm_events: self.events.len() as u64, ..Summary::default() };
+        let mut overlap_time = 0.0;
         for event in &self.events {
             let duration = event.duration();
             let overlap = self.overlap_duration(event.start, event.end);
             summary.total_comm_time += duration;
-            summary.overlap_time += overlap;
+            overlap_time += overlap;
             let op = match summary.by_op.get_mut(&event.op) {
                 Some(op) => op,
                 None => summary.by_op.entry(event.op.clone()).or_default(),
@@ -166,10 +167,11 @@ impl CommProfiler {
             op.count += 1;
             op.time += duration;
             op.bytes = Some(op.bytes.unwrap_or(0).saturating_add(event.bytes));
-            op.exposed_time += duration - overlap;
+            op.exposed_time = op.exposed_time.map(|exposed| exposed + (duration - overlap));
         }
-        summary.overlap_ratio = overlap_ratio(summary.overlap_time, summary.total_comm_time);
-        summary.exposed_comm_time = (summary.total_comm_time - summary.overlap_time).max(0.0);
+        summary.overlap_ratio = Some(overlap_ratio(overlap_time, summary.total_comm_time));
+        summary.exposed_comm_time = Some((summary.total_comm_time - overlap_time).max(0.0));
+        summary.overlap_time = Some(overlap_time);
         summary
     }
 

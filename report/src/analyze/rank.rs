@@ -24,7 +24,7 @@ pub(super) fn rank_report(
         rank: track.rank,
         device: track.device,
         summary: summary(track, compute, names),
-        wall: Wall::from_covers(&comm, compute, extent(columns)),
+        wall: track.unplaced.is_empty().then(|| Wall::from_covers(&comm, compute, extent(columns))),
         untimed: (&track.untimed).into(),
         steps: step_figures(selected, base_ns),
     }
@@ -43,6 +43,10 @@ fn summary(track: &Track, compute: &Cover, names: &Names) -> Summary {
             }
             None => builder.add(names.get(comm.op), duration_ns, overlap_ns, comm.bytes),
         }
+    }
+    for comm in track.unplaced.iter() {
+        let duration_ns = duration_ns(comm.start_ns, comm.end_ns);
+        builder.add_unplaced(names.get(comm.op), duration_ns, comm.bytes);
     }
     builder.finish()
 }

@@ -2,6 +2,7 @@
 
 use super::{CrossRank, StepFigures, Summary, Wall, ms_from_ns};
 use crate::advise::{Followup, HotspotEvent, HotspotSummary, Mitigation};
+use crate::nccl::{Inspector, NcclLog, NcclTests};
 use crate::timeline::{Input, MatchKind, RuleMatch, Untimed};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -49,6 +50,15 @@ pub struct InputReport {
     /// What matched which rule over names; not in JSON for inputs that need no rules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<RuleReport>,
+    /// What a debug log of NCCL tells; only in JSON for such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nccl_log: Option<Box<NcclLog>>,
+    /// The table of a run of nccl-tests; only in JSON for such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nccl_tests: Option<Box<NcclTests>>,
+    /// What a dump of the NCCL Inspector tells; only in JSON for such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inspector: Option<Box<Inspector>>,
 }
 
 /// What a rule over names matched in one input.
@@ -92,6 +102,9 @@ impl From<&Input> for InputReport {
             skipped: input.skipped.clone(),
             anomalies: input.anomalies.clone(),
             rules: input.rules.iter().map(RuleReport::from).collect(),
+            nccl_log: input.nccl_log.clone(),
+            nccl_tests: input.nccl_tests.clone(),
+            inspector: input.inspector.clone(),
         }
     }
 }
@@ -105,8 +118,9 @@ pub struct RankReport {
     pub device: Option<u32>,
     /// Sums over events.
     pub summary: Summary,
-    /// Unions over time.
-    pub wall: Wall,
+    /// Unions over time; `None`, and in JSON an object of `null`s, if communication has only durations.
+    #[serde(with = "super::wall::or_nulls")]
+    pub wall: Option<Wall>,
     /// Communication without a time, counted beside the summary.
     pub untimed: UntimedReport,
     /// Figures per step, in ascending order of its number.

@@ -58,3 +58,41 @@ pub(super) fn extent<'a>(columns: impl IntoIterator<Item = (&'a [i64], &'a [i64]
     }
     extent
 }
+
+/// A wall that may be unknown, as an object all the same.
+pub(super) mod or_nulls {
+    use super::Wall;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Default, Serialize, Deserialize)]
+    struct Figures {
+        comm_ms: Option<f64>,
+        exposed_ms: Option<f64>,
+        compute_ms: Option<f64>,
+        overlap_ms: Option<f64>,
+        idle_ms: Option<f64>,
+        span_ms: Option<f64>,
+    }
+
+    pub fn serialize<S: Serializer>(wall: &Option<Wall>, serializer: S) -> Result<S::Ok, S::Error> {
+        match wall {
+            Some(wall) => wall.serialize(serializer),
+            None => Figures::default().serialize(serializer),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Wall>, D::Error> {
+        let figures = Figures::deserialize(deserializer)?;
+        let wall = || {
+            Some(Wall {
+                comm_ms: figures.comm_ms?,
+                exposed_ms: figures.exposed_ms?,
+                compute_ms: figures.compute_ms?,
+                overlap_ms: figures.overlap_ms?,
+                idle_ms: figures.idle_ms?,
+                span_ms: figures.span_ms?,
+            })
+        };
+        Ok(wall())
+    }
+}

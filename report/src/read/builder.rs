@@ -206,6 +206,7 @@ fn interleave(device: &CommColumns, host: &CommColumns, by_device: &[bool]) -> C
 fn append(track: &mut Track, other: Track) {
     other.compute.iter().for_each(|interval| track.compute.push(interval));
     other.comm.iter().for_each(|interval| track.comm.push(interval));
+    other.unplaced.iter().for_each(|interval| track.unplaced.push(interval));
     track.steps.extend(other.steps);
     track.open.extend(other.open);
     track.clock = track.clock.or(other.clock);

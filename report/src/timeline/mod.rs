@@ -10,6 +10,7 @@ mod names;
 pub use columns::{Comm, CommColumns, Compute, ComputeColumns};
 pub use names::{Names, Sym};
 
+use crate::nccl::{Inspector, NcclLog, NcclTests};
 use indexmap::IndexMap;
 
 /// Intervals of one or more ranks, as read from one or more inputs.
@@ -43,6 +44,9 @@ pub struct Track {
     pub compute: ComputeColumns,
     /// Communication intervals.
     pub comm: CommColumns,
+    /// Communication of which the input knows how long it took and not when: `start_ns` is 0 and
+    /// `end_ns` the duration. Counted in the sums; what was hidden of it is not known.
+    pub unplaced: CommColumns,
     /// Training steps, in record order.
     pub steps: Vec<Step>,
     /// Communication that was recorded without a time; counted beside the summary, not in it.
@@ -77,6 +81,7 @@ impl Track {
         self.clock = self.clock.map(&name);
         self.compute.rename(&name);
         self.comm.rename(&name, &communicator);
+        self.unplaced.rename(&name, &communicator);
         for open in &mut self.open {
             open.name = name(open.name);
             open.comm = open.comm.map(&communicator);
@@ -130,7 +135,7 @@ pub struct Untimed {
 }
 
 /// One file (or folder member) that was read.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Input {
     /// The path as the user gave it, or as it was found in a folder.
     pub path: String,
@@ -152,6 +157,12 @@ pub struct Input {
     pub capped: Option<Capped>,
     /// For inputs whose events are told apart by their names: what matched which rule.
     pub rules: Vec<RuleMatch>,
+    /// What a debug log of NCCL tells beside intervals.
+    pub nccl_log: Option<Box<NcclLog>>,
+    /// The table of a run of nccl-tests.
+    pub nccl_tests: Option<Box<NcclTests>>,
+    /// What a dump of the NCCL Inspector tells beside intervals.
+    pub inspector: Option<Box<Inspector>>,
 }
 
 /// What a rule over names matched in one input.

@@ -1,7 +1,7 @@
 //! Charts as inline SVG.
 
 use super::page::{Page, escape};
-use crate::analyze::{RankReport, Report};
+use crate::analyze::{RankReport, Report, Wall};
 use crate::units;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,7 +15,9 @@ const BAR: f64 = 18.0;
 
 /// A bar per rank: compute alone, compute and communication, communication alone, neither.
 pub(super) fn ranks(page: &mut Page, report: &Report) {
-    let longest = report.ranks.iter().map(|rank| rank.wall.span_ms).fold(0.0, f64::max);
+    let mut shown: Vec<(&RankReport, &Wall)> =
+        report.ranks.iter().filter_map(|rank| Some((rank, rank.wall.as_ref()?))).collect();
+    let longest = shown.iter().map(|(_, wall)| wall.span_ms).fold(0.0, f64::max);
     if longest <= 0.0 {
         return;
     }
@@ -24,9 +26,8 @@ pub(super) fn ranks(page: &mut Page, report: &Report) {
         "<p><span class=\"key compute\"></span>compute<span class=\"key overlap\"></span>communication hidden by \
          compute<span class=\"key exposed\"></span>exposed communication<span class=\"key idle\"></span>neither</p>",
     );
-    let mut shown: Vec<&RankReport> = report.ranks.iter().collect();
     if shown.len() > MAX_BARS {
-        shown.sort_by(|a, b| b.wall.exposed_ms.total_cmp(&a.wall.exposed_ms));
+        shown.sort_by(|(_, a), (_, b)| b.exposed_ms.total_cmp(&a.exposed_ms));
         shown.truncate(MAX_BARS);
         page.paragraph(&format!(
             "The {MAX_BARS} of {} with the most exposed time; all are in the JSON report.",
@@ -37,9 +38,8 @@ pub(super) fn ranks(page: &mut Page, report: &Report) {
     let mut svg = format!(
         "<svg viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" role=\"img\" aria-label=\"time per rank\">"
     );
-    for (row, rank) in shown.iter().enumerate() {
+    for (row, (rank, wall)) in shown.iter().enumerate() {
         let top = row as f64 * BAR * 1.4;
-        let wall = &rank.wall;
         let name = match rank.device {
             Some(device) => format!("rank {} gpu {device}", rank.rank),
             None => format!("rank {}", rank.rank),

@@ -68,8 +68,8 @@ fn operations(page: &mut Page, report: &Report) {
             event.collective.clone(),
             event.sync_count.to_string(),
             units::ms(event.total_comm_ms),
-            units::ms(event.exposed_comm_ms),
-            units::percent(event.overlap_ratio),
+            units::known(event.exposed_comm_ms, units::ms),
+            units::known(event.overlap_ratio, units::percent),
             event.payload_bytes.map_or_else(unknown, units::bytes),
             event.rank_imbalance_ratio.map_or_else(unknown, units::percent),
             event.rank.map_or_else(String::new, |rank| rank.to_string()),
@@ -167,8 +167,9 @@ mod tests {
             .map(|rect| rect.split("width=\"").nth(1).unwrap().split('"').next().unwrap())
             .map(|width| width.parse::<f64>().unwrap())
             .sum();
-        let span: f64 = report.ranks.iter().map(|rank| rank.wall.span_ms).sum();
-        let longest = report.ranks.iter().map(|rank| rank.wall.span_ms).fold(0.0, f64::max);
+        let span: f64 = report.ranks.iter().filter_map(|rank| rank.wall).map(|wall| wall.span_ms).sum();
+        let longest =
+            report.ranks.iter().filter_map(|rank| rank.wall).map(|wall| wall.span_ms).fold(0.0, f64::max);
         assert!((widths - span / longest * 780.0).abs() < 0.1, "{widths}");
         // Rank 2 lost most: 4 ms of every step.
         assert!(page.contains("step 3: 4.00 ms on rank 2"), "{page}");

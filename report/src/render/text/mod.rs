@@ -1,6 +1,7 @@
 //! The report for people: what matters first, tables after it.
 
 mod layout;
+mod nccl;
 mod overview;
 mod ranks;
 mod sources;
@@ -33,6 +34,7 @@ pub fn text(report: &Report, options: &TextOptions) -> String {
     ranks::ranks(&mut page, report);
     ranks::across(&mut page, report);
     steps::steps(&mut page, report);
+    nccl::facts(&mut page, report);
     sources::untimed(&mut page, report);
     sources::inputs(&mut page, report);
     sources::rules(&mut page, report);

@@ -1,40 +1,62 @@
 //! What a reader takes away in ten seconds, and what each op costs.
 
 use super::layout::{Column, Page, counted};
+use super::nccl;
 use crate::advise::{Explanation, HotspotEvent, explain};
-use crate::analyze::{RankReport, Report};
+use crate::analyze::{RankReport, Report, Wall};
 use crate::units;
 use std::collections::BTreeSet;
 
-/// The rank whose run lost most: the largest exposed time.
-fn worst(report: &Report) -> Option<&RankReport> {
-    report.ranks.iter().reduce(
-        |worst, rank| {
-            if rank.wall.exposed_ms > worst.wall.exposed_ms { rank } else { worst }
-        },
-    )
-}
-
 pub(super) fn headline(page: &mut Page, report: &Report) {
-    let Some(worst) = worst(report) else {
+    if report.ranks.is_empty() {
+        if nccl::headline(page, report) {
+            return;
+        }
         page.line("commtrace: no intervals were read");
         page.entry("What to do", &report.followup.reason);
         return;
-    };
+    }
     let ranks: BTreeSet<u32> = report.ranks.iter().map(|rank| rank.rank).collect();
     let steps: BTreeSet<i64> =
         report.ranks.iter().flat_map(|rank| rank.steps.iter().map(|step| step.step)).collect();
-    let span = report.ranks.iter().map(|rank| rank.wall.span_ms).fold(0.0, f64::max);
+    let placed: Vec<(u32, &Wall)> =
+        report.ranks.iter().filter_map(|rank| Some((rank.rank, rank.wall.as_ref()?))).collect();
     let mut title = format!("commtrace: {}", counted(ranks.len() as u64, "rank", "ranks"));
     if !steps.is_empty() {
         title += &format!(", {}", counted(steps.len() as u64, "step", "steps"));
     }
-    page.line(&format!("{title}, {} from first to last interval", units::ms(span)));
+    if !placed.is_empty() {
+        let span = placed.iter().map(|(_, wall)| wall.span_ms).fold(0.0, f64::max);
+        title += &format!(", {} from first to last interval", units::ms(span));
+    }
+    page.line(&title);
     page.line("");
 
-    let wall = &worst.wall;
+    if placed.is_empty() {
+        durations(page, report)
+    } else {
+        walls(page, &placed, ranks.len() > 1)
+    }
+    if let Some(priority) = &report.hotspots.priority {
+        page.entry("Hotspot", &hotspot(report, &priority.collective));
+        if let Some(waits) = waits(report, &priority.collective) {
+            page.entry("", &waits);
+        }
+    }
+    page.entry("Decision", &format!("{}: {}", report.followup.decision, report.followup.reason));
+    page.entry("Try next", &try_next(report));
+    if !report.warnings.is_empty() {
+        page.entry("Warnings", &format!("{}, at the end of this report", report.warnings.len()));
+    }
+}
+
+/// What the rank that lost most lost: the one with the largest exposed time.
+fn walls(page: &mut Page, placed: &[(u32, &Wall)], several: bool) {
+    let worst =
+        placed.iter().reduce(|worst, one| if one.1.exposed_ms > worst.1.exposed_ms { one } else { worst });
+    let Some(&(rank, wall)) = worst else { return };
     let share = |part: f64, whole: f64| units::percent(if whole > 0.0 { part / whole } else { 0.0 });
-    let of_rank = if ranks.len() > 1 { format!(" on rank {}", worst.rank) } else { String::new() };
+    let of_rank = if several { format!(" on rank {rank}") } else { String::new() };
     page.entry(
         "Communication",
         &format!("{}{of_rank}, {} of its span", units::ms(wall.comm_ms), share(wall.comm_ms, wall.span_ms)),
@@ -51,33 +73,35 @@ pub(super) fn headline(page: &mut Page, report: &Report) {
         "Overlap",
         &format!("{} of the communication time is hidden by compute", share(wall.overlap_ms, wall.comm_ms)),
     );
-    let least = report
-        .ranks
-        .iter()
-        .reduce(|least, rank| if rank.wall.exposed_ms < least.wall.exposed_ms { rank } else { least });
-    if let Some(least) = least.filter(|least| least.rank != worst.rank) {
+    let least =
+        placed.iter().reduce(|least, one| if one.1.exposed_ms < least.1.exposed_ms { one } else { least });
+    if let Some((least_rank, least)) = least.filter(|least| least.0 != rank) {
         page.entry(
             "Across ranks",
             &format!(
-                "exposed from {} (rank {}) to {} (rank {})",
-                units::ms(least.wall.exposed_ms),
-                least.rank,
+                "exposed from {} (rank {least_rank}) to {} (rank {rank})",
+                units::ms(least.exposed_ms),
                 units::ms(wall.exposed_ms),
-                worst.rank
             ),
         );
     }
-    if let Some(priority) = &report.hotspots.priority {
-        page.entry("Hotspot", &hotspot(report, &priority.collective));
-        if let Some(waits) = waits(report, &priority.collective) {
-            page.entry("", &waits);
-        }
-    }
-    page.entry("Decision", &format!("{}: {}", report.followup.decision, report.followup.reason));
-    page.entry("Try next", &try_next(report));
-    if !report.warnings.is_empty() {
-        page.entry("Warnings", &format!("{}, at the end of this report", report.warnings.len()));
-    }
+}
+
+/// What is known where communication has no place in time.
+fn durations(page: &mut Page, report: &Report) {
+    let time = |rank: &RankReport| rank.summary.total_comm_time;
+    let most = report.ranks.iter().reduce(|most, rank| if time(rank) > time(most) { rank } else { most });
+    let Some(most) = most else { return };
+    let of_rank = if report.ranks.len() > 1 { format!(" on rank {}", most.rank) } else { String::new() };
+    page.entry(
+        "Communication",
+        &format!(
+            "{}{of_rank}, sum of {}",
+            units::ms(time(most)),
+            counted(most.summary.num_comm_events, "call", "calls")
+        ),
+    );
+    page.entry("Exposed", "unknown: the input says how long communication took and not when");
 }
 
 fn hotspot(report: &Report, op: &str) -> String {
@@ -86,7 +110,7 @@ fn hotspot(report: &Report, op: &str) -> String {
     };
     let mut text = format!(
         "{op}: {} exposed of {} in {}",
-        units::ms(event.exposed_comm_ms),
+        units::known(event.exposed_comm_ms, units::ms),
         units::ms(event.total_comm_ms),
         counted(event.sync_count, "call", "calls")
     );
@@ -119,6 +143,9 @@ fn try_next(report: &Report) -> String {
 
 /// The pattern behind the chosen strategy.
 pub(super) fn what_to_try(page: &mut Page, report: &Report) {
+    if report.ranks.is_empty() && nccl::has_facts(report) {
+        return;
+    }
     let explanation = explain(report.mitigation.strategy);
     page.heading(&format!("What to try: {}", report.mitigation.strategy));
     pattern(page, explanation);
@@ -165,7 +192,8 @@ pub(super) fn operations(page: &mut Page, report: &Report) {
         columns.push(Column::Figures("rank"));
     }
     let mut events: Vec<&HotspotEvent> = report.hotspot_events.iter().collect();
-    events.sort_by(|a, b| b.exposed_comm_ms.total_cmp(&a.exposed_comm_ms));
+    let key = |event: &HotspotEvent| event.exposed_comm_ms.unwrap_or(event.total_comm_ms);
+    events.sort_by(|a, b| key(b).total_cmp(&key(a)));
     let rows = events
         .into_iter()
         .map(|event| {
@@ -173,8 +201,8 @@ pub(super) fn operations(page: &mut Page, report: &Report) {
                 event.collective.clone(),
                 event.sync_count.to_string(),
                 units::ms(event.total_comm_ms),
-                units::ms(event.exposed_comm_ms),
-                units::percent(event.overlap_ratio),
+                units::known(event.exposed_comm_ms, units::ms),
+                units::known(event.overlap_ratio, units::percent),
                 event.payload_bytes.map_or_else(|| "unknown".to_string(), units::bytes),
                 units::ms(event.total_comm_ms / event.sync_count.max(1) as f64),
                 event.rank_imbalance_ratio.map_or_else(|| "unknown".to_string(), units::percent),

@@ -1,7 +1,7 @@
 //! Figures per rank, and waits across ranks.
 
 use super::layout::{Column, Page, counted};
-use crate::analyze::{RankReport, Report};
+use crate::analyze::{RankReport, Report, Wall};
 use crate::units;
 
 pub(super) fn ranks(page: &mut Page, report: &Report) {
@@ -32,7 +32,8 @@ pub(super) fn ranks(page: &mut Page, report: &Report) {
     // If not all are shown, those that lost most are.
     let mut ranks: Vec<&RankReport> = report.ranks.iter().collect();
     if ranks.len() > page.max_rows {
-        ranks.sort_by(|a, b| b.wall.exposed_ms.total_cmp(&a.wall.exposed_ms));
+        let exposed = |rank: &RankReport| rank.wall.map_or(0.0, |wall| wall.exposed_ms);
+        ranks.sort_by(|a, b| exposed(b).total_cmp(&exposed(a)));
     }
     let rows = ranks
         .into_iter()
@@ -44,14 +45,17 @@ pub(super) fn ranks(page: &mut Page, report: &Report) {
             row.extend([
                 rank.summary.num_comm_events.to_string(),
                 units::ms(rank.summary.total_comm_time),
-                units::ms(rank.summary.exposed_comm_time),
-                units::percent(rank.summary.overlap_ratio),
-                units::ms(rank.wall.comm_ms),
-                units::ms(rank.wall.exposed_ms),
-                units::ms(rank.wall.compute_ms),
-                units::ms(rank.wall.idle_ms),
-                units::ms(rank.wall.span_ms),
+                units::known(rank.summary.exposed_comm_time, units::ms),
+                units::known(rank.summary.overlap_ratio, units::percent),
             ]);
+            let wall: [fn(&Wall) -> f64; 5] = [
+                |wall| wall.comm_ms,
+                |wall| wall.exposed_ms,
+                |wall| wall.compute_ms,
+                |wall| wall.idle_ms,
+                |wall| wall.span_ms,
+            ];
+            row.extend(wall.map(|figure| units::known(rank.wall.as_ref().map(figure), units::ms)));
             row
         })
         .collect();
