@@ -1,6 +1,6 @@
 //! Files as the bytes they stand for: decompressed while they are read, by their content.
 
-use super::ReadError;
+use super::detect::SNIFF_BYTES;
 use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
@@ -11,8 +11,6 @@ use std::path::Path;
 const BUFFER: usize = 1 << 17;
 const GZIP: &[u8] = b"\x1f\x8b";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
-/// Bytes of the content that are looked at before it is read.
-const START: usize = 512;
 
 /// An opened file.
 pub(super) struct Opened {
@@ -20,24 +18,27 @@ pub(super) struct Opened {
     pub start: Vec<u8>,
     /// The content from its beginning.
     pub reader: Box<dyn Read + Send>,
+    /// Whether the file holds it compressed.
+    pub compressed: bool,
 }
 
 /// Opens `path`, decompressing gzip and zstd.
-pub(super) fn open(path: &Path) -> Result<Opened, ReadError> {
-    let file = File::open(path).map_err(ReadError::io(path))?;
-    let mut file = BufReader::with_capacity(BUFFER, file);
-    let magic = file.fill_buf().map_err(ReadError::io(path))?;
-    let mut reader: Box<dyn Read + Send> = if magic.starts_with(GZIP) {
+pub(super) fn open(path: &Path) -> io::Result<Opened> {
+    let mut file = BufReader::with_capacity(BUFFER, File::open(path)?);
+    let magic = file.fill_buf()?;
+    let gzip = magic.starts_with(GZIP);
+    let compressed = gzip || magic.starts_with(ZSTD);
+    let mut reader: Box<dyn Read + Send> = if gzip {
         Box::new(MultiGzDecoder::new(file))
     } else if magic.starts_with(ZSTD) {
         Box::new(Zstd::new(file))
     } else {
         Box::new(file)
     };
-    let mut start = vec![0; START];
+    let mut start = vec![0; SNIFF_BYTES];
     let mut length = 0;
     let mut fault = None;
-    while length < START {
+    while length < SNIFF_BYTES {
         match reader.read(&mut start[length..]) {
             Ok(0) => break,
             Ok(read) => length += read,
@@ -49,13 +50,18 @@ pub(super) fn open(path: &Path) -> Result<Opened, ReadError> {
             }
         }
     }
+    if let (0, Some(error)) = (length, &fault) {
+        let kind = if gzip { "gzip" } else { "zstd" };
+        let what = format!("this is {kind} data, and nothing of it can be decompressed: {error}");
+        return Err(io::Error::new(error.kind(), what));
+    }
     start.truncate(length);
     let again = Cursor::new(start.clone());
     let reader: Box<dyn Read + Send> = match fault {
         Some(error) => Box::new(again.chain(Fault(Some(error)))),
         None => Box::new(again.chain(reader)),
     };
-    Ok(Opened { start, reader })
+    Ok(Opened { start, reader, compressed })
 }
 
 /// Fails once, with the error that the content ended with, and is at its end afterwards.

@@ -18,8 +18,8 @@ pub(super) enum Format {
 pub(super) fn detect(start: &[u8]) -> Format {
     const KNOWN: [(&[u8], &str); 9] = [
         (b"ARROW1", "this is an Arrow IPC file (Feather), record files are Arrow IPC streams"),
-        (b"\x1f\x8b", "this is gzip data, decompress it first (gunzip)"),
-        (b"\x28\xb5\x2f\xfd", "this is zstd data, decompress it first (unzstd)"),
+        (b"\x1f\x8b", "this is gzip data that cannot be read as it is, decompress it first (gunzip)"),
+        (b"\x28\xb5\x2f\xfd", "this is zstd data that cannot be read as it is, decompress it first (unzstd)"),
         (b"SQLite format 3\0", "this is an SQLite database"),
         (b"PK\x03\x04", "this is a zip archive"),
         (b"PAR1", "this is a Parquet file"),

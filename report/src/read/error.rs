@@ -12,7 +12,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum ReadError {
     /// No path was given.
-    #[error("no input: name a record folder, a record file or a timeline JSON file")]
+    #[error("no input: name a record folder, a record file, a timeline JSON file or a trace")]
     NoInput,
     /// The operating system refused.
     #[error("cannot read {}: {source}", path.display())]
@@ -33,8 +33,9 @@ pub enum ReadError {
     },
     /// The content is of no format that can be read.
     #[error(
-        "{}: {found}; supported are commtrace record files, folders of them and timeline JSON",
-        path.display()
+        "{}: {found}; supported are commtrace record files, folders of them, timeline JSON{}",
+        path.display(),
+        if cfg!(feature = "import") { " and traces of PyTorch's profiler (Chrome trace JSON)" } else { "" }
     )]
     UnknownFormat {
         /// The file.
@@ -113,6 +114,26 @@ pub enum ReadError {
         at: u64,
         /// The limit in MiB.
         mib: u64,
+    },
+    /// A report of Nsight Systems that was not exported.
+    #[cfg(feature = "import")]
+    #[error(
+        "{0} is a report of Nsight Systems that only its own tools can read: export it with \
+         `nsys export --type sqlite {0}` and read the .sqlite file that results",
+        path.display()
+    )]
+    NotExported {
+        /// The file.
+        path: PathBuf,
+    },
+    /// An SQLite database that is damaged, or holds nothing of use.
+    #[cfg(feature = "nsys")]
+    #[error("{}: {what}", path.display())]
+    Database {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        what: String,
     },
     /// A pattern of the options cannot be used.
     #[cfg(feature = "import")]

@@ -14,6 +14,9 @@ pub(super) enum RankSource {
     Tracks,
     /// One rank's, and nothing says which.
     Unknown,
+    /// Several ranks', which the tracks count from 0 since nothing says them.
+    #[cfg(feature = "nsys")]
+    Counted,
 }
 
 /// A file that was read on its own, with names of its own.
@@ -90,6 +93,11 @@ impl Commits {
         let only = match fragment.rank {
             RankSource::File(rank) => Some(rank),
             RankSource::Tracks => None,
+            #[cfg(feature = "nsys")]
+            RankSource::Counted => {
+                self.count(&mut fragment.timeline, &extent.path, builder);
+                None
+            }
             RankSource::Unknown => {
                 let present = builder.present();
                 let taken = |rank: &u32| present.contains(rank) || self.assigned.contains(rank);
@@ -115,6 +123,28 @@ impl Commits {
             }
         }
         commit(fragment.timeline, options, builder);
+    }
+}
+
+#[cfg(feature = "nsys")]
+impl Commits {
+    /// Moves the ranks of a file that counts them from 0 behind those that there are.
+    fn count(&mut self, timeline: &mut Timeline, path: &str, builder: &mut Builder) {
+        let ranks: BTreeSet<u32> = timeline.tracks.iter().map(|track| track.rank).collect();
+        let Some(&last) = ranks.last() else { return };
+        let present = builder.present();
+        let taken = |rank: u32| present.contains(&rank) || self.assigned.contains(&rank);
+        let is_free = |first: &u32| (0..=last).all(|rank| first.checked_add(rank).is_some_and(|it| !taken(it)));
+        let highest = present.last().max(self.assigned.last()).map_or(0, |rank| rank.saturating_add(1));
+        let first = (0..=highest).find(is_free).unwrap_or(0);
+        if first > 0 {
+            builder.warn(format!(
+                "Ranks 0 to {last} of {path} are taken for {first} to {}, since other inputs hold the former.",
+                first + last
+            ));
+            timeline.tracks.iter_mut().for_each(|track| track.rank += first);
+        }
+        self.assigned.extend(ranks.into_iter().map(|rank| rank + first));
     }
 }
 

@@ -6,6 +6,8 @@ use super::detect::{Format, detect};
 use super::folder::record_paths;
 use super::fragment::{Commits, Fragment};
 use super::kineto::{self, Beginning, NotRead};
+#[cfg(feature = "nsys")]
+use super::nsys;
 use super::{ReadError, ReadOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -14,6 +16,9 @@ use std::thread;
 
 /// Folders within a folder that are looked into, levels.
 const DEPTH: usize = 3;
+
+/// How `.nsys-rep` and `.qdrep` files begin.
+const NSYS_REPORT: &[u8] = b"NVIDIA Tegra Profiler Report";
 
 /// What came of a file: `None` if it is of no format that is read here.
 type Loaded = Result<Option<Fragment>, ReadError>;
@@ -69,6 +74,8 @@ impl Imports {
                     self.commits.add(fragment, options, builder);
                 }
                 Ok(None) => {}
+                // What it was exported to is read in its stead.
+                Err(ReadError::NotExported { path }) if folder && path.with_extension("sqlite").exists() => {}
                 Err(error) if folder => errors.push((file.path, error)),
                 Err(error) => return Err(error),
             }
@@ -162,13 +169,20 @@ fn in_parallel<'a, T: Send>(paths: &[&'a Path], read: impl Fn(&'a Path) -> T + S
 
 /// Reads `path` if it is of another tool's format.
 fn load(path: &Path, options: &ReadOptions) -> Loaded {
-    let opened = compress::open(path)?;
+    let opened = compress::open(path).map_err(ReadError::io(path))?;
+    if opened.start.starts_with(NSYS_REPORT) {
+        return Err(ReadError::NotExported { path: path.to_owned() });
+    }
+    #[cfg(feature = "nsys")]
+    if nsys::is_sqlite(&opened.start) {
+        return nsys::read(path, opened, options).map(Some);
+    }
     if detect_json(&opened.start) {
         let beginning = kineto::beginning(&opened.start);
         if beginning == Beginning::Timeline {
             return Ok(None);
         }
-        return match kineto::read(path, opened, options) {
+        return match kineto::read(path, opened, beginning, options) {
             Ok(fragment) => Ok(Some(fragment)),
             Err(NotRead::Error(error)) => Err(error),
             Err(NotRead::NotATrace) => Ok(None),

@@ -27,6 +27,8 @@ mod import;
 #[cfg(feature = "import")]
 mod kineto;
 pub(crate) mod lanes;
+#[cfg(feature = "nsys")]
+mod nsys;
 #[cfg(feature = "import")]
 mod rank_name;
 mod record_file;
@@ -38,10 +40,8 @@ pub use timeline_json::write_timeline_json;
 
 use crate::timeline::Timeline;
 use builder::{Builder, ranges};
-use detect::{Format, SNIFF_BYTES, detect};
+use detect::{Format, detect};
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// What of the inputs is to be read.
@@ -66,6 +66,12 @@ pub struct ReadOptions {
     /// communication.
     #[cfg(feature = "import")]
     pub copies_as_compute: bool,
+    /// A regular expression for the names of NVTX ranges that are training steps, in exports of Nsight
+    /// Systems. The first group of a match, or all of it, holds the step's number; without one, steps are
+    /// counted from 0. By default, `step`, `iteration`, `iter` or `ProfilerStep` with a number:
+    /// `step 12`, `train_step=12`, `ProfilerStep#12`.
+    #[cfg(feature = "nsys")]
+    pub step_pattern: Option<String>,
 }
 
 impl ReadOptions {
@@ -74,7 +80,8 @@ impl ReadOptions {
     }
 }
 
-/// Reads `paths`, each a record folder, a record file or a timeline JSON file, into one timeline.
+/// Reads `paths`, each a record folder, a record file or a timeline JSON file, into one timeline; with the
+/// feature `import` also traces of other tools and folders of them, compressed with gzip or zstd or not.
 ///
 /// Tracks of the same rank and device are joined. Input that could only be read in part is not an
 /// error: [`Timeline::inputs`] counts and [`Timeline::warnings`] says what is missing.
@@ -116,13 +123,15 @@ pub fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<Timeline, ReadEr
 }
 
 fn read_file(path: &Path, options: &ReadOptions, builder: &mut Builder) -> Result<(), ReadError> {
-    let mut file = File::open(path).map_err(ReadError::io(path))?;
-    let mut start = Vec::with_capacity(SNIFF_BYTES);
-    file.by_ref().take(SNIFF_BYTES as u64).read_to_end(&mut start).map_err(ReadError::io(path))?;
+    let (start, compressed) = start_of(path)?;
     if start.is_empty() {
         return Err(ReadError::Empty { path: path.to_owned() });
     }
     match detect(&start) {
+        Format::ArrowStream if compressed => Err(ReadError::UnknownFormat {
+            path: path.to_owned(),
+            found: "this is a compressed Arrow stream, decompress it first".to_owned(),
+        }),
         Format::ArrowStream => {
             let record = record_file::open(path)?;
             if let Some(run) = &options.run
@@ -140,4 +149,20 @@ fn read_file(path: &Path, options: &ReadOptions, builder: &mut Builder) -> Resul
         Format::Json => timeline_json::read(path, options, builder),
         Format::Other(found) => Err(ReadError::UnknownFormat { path: path.to_owned(), found }),
     }
+}
+
+/// The first bytes of the content, and whether the file is compressed.
+#[cfg(feature = "import")]
+fn start_of(path: &Path) -> Result<(Vec<u8>, bool), ReadError> {
+    let opened = compress::open(path).map_err(ReadError::io(path))?;
+    Ok((opened.start, opened.compressed))
+}
+
+#[cfg(not(feature = "import"))]
+fn start_of(path: &Path) -> Result<(Vec<u8>, bool), ReadError> {
+    use std::io::Read;
+    let file = std::fs::File::open(path).map_err(ReadError::io(path))?;
+    let mut start = Vec::with_capacity(detect::SNIFF_BYTES);
+    file.take(detect::SNIFF_BYTES as u64).read_to_end(&mut start).map_err(ReadError::io(path))?;
+    Ok((start, false))
 }

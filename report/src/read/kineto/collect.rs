@@ -20,7 +20,7 @@ const UNMATCHED_NAMES: usize = 512;
 
 /// An instant and the one it ends at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Times {
+pub(in crate::read) struct Times {
     pub start_ns: i64,
     pub end_ns: i64,
 }

@@ -8,7 +8,7 @@ use crate::timeline::{Comm, Compute, MatchKind, Names, Step, Sym, Track};
 use std::collections::HashMap;
 
 /// The rule under which kernels are compute.
-const OTHER_KERNELS: &str = "other kernels";
+pub(in crate::read) const OTHER_KERNELS: &str = "other kernels";
 
 /// Kernels that are compute although their names suggest communication, listed at most.
 const HINTS: usize = 5;
@@ -78,7 +78,13 @@ fn same_time(device: &Device) -> u64 {
     starts.windows(2).filter(|pair| pair[0] == pair[1]).count() as u64
 }
 
-fn warn_of_hints(hints: HashMap<Sym, (u64, u64)>, names: &Names, warnings: &mut Vec<String>) {
+/// Names kernels that count as compute although their names suggest communication: per name their number and
+/// time in nanoseconds.
+pub(in crate::read) fn warn_of_hints(
+    hints: HashMap<Sym, (u64, u64)>,
+    names: &Names,
+    warnings: &mut Vec<String>,
+) {
     let mut hints: Vec<(Sym, (u64, u64))> = hints.into_iter().collect();
     hints.sort_by_key(|&(name, (_, time))| (std::cmp::Reverse(time), name));
     if hints.is_empty() {
@@ -169,7 +175,7 @@ fn resolve(
 }
 
 /// Whether a kernel that does `kernel` can have been launched by a call of `host`.
-fn agree(kernel: Option<Op>, host: Option<Op>) -> bool {
+pub(in crate::read) fn agree(kernel: Option<Op>, host: Option<Op>) -> bool {
     match (kernel, host) {
         (None, _) | (_, None) => true,
         (Some(Op::SendRecv), Some(host)) => {

@@ -45,8 +45,14 @@ pub(super) struct Outcome {
     pub first_malformed: Option<u64>,
     /// Where the content ends although the document does not, and the error that ended it, if one did.
     pub cut: Option<Cut>,
+    /// What is wrong with the content behind the document: compressed files end with a checksum.
+    pub behind: Option<io::Error>,
     /// Whether there was a list of events at all.
     pub has_events: bool,
+    /// Whether the list was the whole document.
+    pub bare_array: bool,
+    /// Events that were read.
+    pub events: u64,
 }
 
 /// Where the content ends before the document does.
@@ -94,7 +100,7 @@ fn read_within(limits: Limits, input: impl Read, sink: &mut impl Sink) -> Result
     let result = reader.document(sink);
     let Reader { mut window, mut outcome, .. } = reader;
     match result {
-        Ok(()) | Err(Break::Lost) => {}
+        Ok(()) | Err(Break::Lost) => outcome.behind = window.drain(),
         Err(Break::End) => outcome.cut = Some(Cut { at: window.position(), fault: window.fault.take() }),
         Err(Break::Fault(fault)) => return Err(fault),
     }
@@ -116,7 +122,10 @@ impl<R: Read> Reader<R> {
             self.window.consume(3);
         }
         match self.window.peek() {
-            Some(b'[') => self.events(sink),
+            Some(b'[') => {
+                self.outcome.bare_array = true;
+                self.events(sink)
+            }
             Some(b'{') => self.object(sink),
             Some(_) => Err(Break::Fault(Fault::NotATrace)),
             None => Err(Break::End),
@@ -189,6 +198,7 @@ impl<R: Read> Reader<R> {
             match parsed {
                 Ok((event, length)) => {
                     sink.event(&event);
+                    self.outcome.events += 1;
                     if self.first_key.is_empty()
                         && let Ok(Some((key, _))) = Members::new(data, Escapes::Strict).next()
                     {

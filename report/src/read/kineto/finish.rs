@@ -92,6 +92,13 @@ fn note_outcome(collector: &mut Collector, outcome: &Outcome, path: &str, warnin
             "{path} {why}: the program may have been stopped while it wrote; the events up to there were read."
         ));
     }
+    if let Some(error) = &outcome.behind {
+        collector.anomaly("damaged", 1);
+        warnings.push(format!(
+            "{path} was read to the end of its document, but not to the end of the file ({error}): its content \
+             may be damaged."
+        ));
+    }
     if let Some(what) = collector.bad_time.take() {
         let count = collector.skipped.get("bad_time").copied().unwrap_or(0);
         let were = if count == 1 { "1 event was".to_owned() } else { format!("{count} events were") };
@@ -139,7 +146,7 @@ fn marked_tracks(collector: &mut Collector, tracks: &mut Vec<Track>) -> bool {
 
 /// Makes times that count from `base_ns` absolute, so that the ranks of a job can be laid side by side.
 /// Files whose times are absolute already, or would not fit, stay as they are.
-fn shift(tracks: &mut [Track], base_ns: Option<i64>) {
+pub(in crate::read) fn shift(tracks: &mut [Track], base_ns: Option<i64>) {
     let Some(base_ns) = base_ns.filter(|&base| base > 0) else { return };
     let fits = |&instant: &i64| instant < base_ns && instant.checked_add(base_ns).is_some();
     let starts_fit = tracks.iter().all(|track| {

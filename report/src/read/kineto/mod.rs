@@ -27,8 +27,16 @@ use super::fragment::Fragment;
 use super::rank_name::RankName;
 use super::{ReadError, ReadOptions};
 use collect::Collector;
+#[cfg(feature = "nsys")]
+pub(super) use collect::Times;
+#[cfg(feature = "nsys")]
+pub(super) use device::{OTHER_KERNELS, agree, warn_of_hints};
 use document::Fault;
+#[cfg(feature = "nsys")]
+pub(super) use finish::shift;
 use json::{Escapes, Members, Value};
+#[cfg(feature = "nsys")]
+pub(super) use plausible::Plausible;
 use std::path::Path;
 
 /// What the beginning of a JSON document says of it.
@@ -95,7 +103,14 @@ pub(super) enum NotRead {
 }
 
 /// Reads the trace `path`, which was opened.
-pub(super) fn read(path: &Path, opened: Opened, options: &ReadOptions) -> Result<Fragment, NotRead> {
+///
+/// `beginning` is what its first bytes said.
+pub(super) fn read(
+    path: &Path,
+    opened: Opened,
+    beginning: Beginning,
+    options: &ReadOptions,
+) -> Result<Fragment, NotRead> {
     let pattern = |source| NotRead::Error(ReadError::Pattern { source });
     let mut collector = Collector::new(options).map_err(pattern)?;
     let name = RankName::new(options).map_err(pattern)?;
@@ -103,7 +118,11 @@ pub(super) fn read(path: &Path, opened: Opened, options: &ReadOptions) -> Result
         Fault::NotATrace => NotRead::NotATrace,
         Fault::TooLong { at, mib } => NotRead::Error(ReadError::TooLong { path: path.to_owned(), at, mib }),
     })?;
-    if !outcome.has_events && !collector.profiler && outcome.cut.is_none() {
+    // An array of no events may be anything, and so may an object without a list of events, unless it
+    // was cut before the list and begins as only traces do.
+    let list = outcome.has_events && (!outcome.bare_array || outcome.events + outcome.malformed > 0);
+    let cut_before = outcome.cut.is_some() && beginning == Beginning::Trace;
+    if !list && !collector.profiler && !cut_before {
         return Err(NotRead::NotATrace);
     }
     let shown = path.display().to_string();

@@ -10,7 +10,7 @@ const HOUR_NS: i64 = 3600 * 1_000_000_000;
 
 /// The time around the middle one of a trace's events.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Plausible {
+pub(in crate::read) struct Plausible {
     middle_ns: Option<i64>,
 }
 

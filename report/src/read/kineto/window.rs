@@ -89,6 +89,18 @@ impl<R: Read> Window<R> {
         More::End
     }
 
+    /// Reads what is left, within reason, and gives the error that it ends with.
+    pub fn drain(&mut self) -> Option<io::Error> {
+        let from = self.position();
+        while self.position() - from < self.longest as u64 {
+            self.consume(usize::MAX);
+            if self.more() != More::Data {
+                break;
+            }
+        }
+        self.fault.take()
+    }
+
     /// The next byte that is not white space, which is consumed; `None` at the end.
     pub fn peek(&mut self) -> Option<u8> {
         loop {
