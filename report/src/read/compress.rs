@@ -166,8 +166,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("any name");
         std::fs::write(&path, bytes).unwrap();
-        let mut opened = open(&path).unwrap();
         let mut out = Vec::new();
+        let mut opened = match open(&path) {
+            Ok(opened) => opened,
+            Err(error) => return (out, Some(error.kind())),
+        };
         let fault = opened.reader.read_to_end(&mut out).err().map(|error| error.kind());
         assert!(out.starts_with(&opened.start));
         (out, fault)
@@ -200,7 +203,7 @@ mod tests {
                 let (out, fault) = read(&bytes[..length]);
                 assert_eq!(fault, Some(io::ErrorKind::UnexpectedEof), "{length} of {}", bytes.len());
                 assert!(content.starts_with(&out), "{length}");
-                assert!(length < bytes.len() / 2 || !out.is_empty(), "{length}");
+                assert!(length + 9 < bytes.len() || !out.is_empty(), "{length}");
             }
         }
     }

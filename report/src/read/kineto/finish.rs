@@ -24,8 +24,9 @@ pub(super) fn fragment(
     collector.close();
     let mut warnings = Vec::new();
     let recorded = collector.distributed.rank;
-    // A number in a name may be a year or a step; one beyond the job's ranks is.
-    let from_name = from_name.filter(|&rank| collector.distributed.world_size.is_none_or(|size| rank < size));
+    // A number in a name may be a year or a step; one beyond the job's ranks is, unless a user says so.
+    let possible = |rank: &u32| collector.distributed.world_size.is_none_or(|size| *rank < size);
+    let from_name = from_name.filter(|rank| name_first || possible(rank));
     let rank = if name_first { from_name.or(recorded) } else { recorded.or(from_name) };
     note_outcome(&mut collector, outcome, path, &mut warnings);
 
