@@ -33,7 +33,7 @@ pub struct ReportArgs {
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
 
-    /// What to print: `text` for people, `json` for programs, `chrome` for Perfetto.
+    /// What to print: `text` and `html` for people, `json` for programs, `chrome` for Perfetto.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
 
@@ -116,6 +116,7 @@ pub struct EstimateArgs {
 pub enum Format {
     Text,
     Json,
+    Html,
     Chrome,
 }
 

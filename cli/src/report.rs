@@ -43,6 +43,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
             warn(&report.warnings);
             render::json(&report)
         }
+        Format::Html => render::html(&report),
         Format::Text | Format::Chrome => render::text(&report, &render::TextOptions::default()),
     };
     output::write(output, args.force, |out| out.write_all(text.as_bytes()))?;
