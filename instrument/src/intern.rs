@@ -88,7 +88,7 @@ impl InternCache {
         let address = text.as_ptr() as usize;
         let slot = (address ^ (address >> 6) ^ text.len()) % CACHE_SLOTS;
         if let Some((stored, sym)) = &self.slots[slot]
-            && **stored == *text
+            && same(stored.as_bytes(), text.as_bytes())
         {
             return *sym;
         }
@@ -99,6 +99,20 @@ impl InternCache {
         }
         sym
     }
+}
+
+/// Equality without a call for the short texts that names are.
+#[inline]
+fn same(one: &[u8], other: &[u8]) -> bool {
+    fn ends<const N: usize>(one: &[u8], other: &[u8]) -> bool {
+        one.first_chunk::<N>() == other.first_chunk::<N>() && one.last_chunk::<N>() == other.last_chunk::<N>()
+    }
+    one.len() == other.len()
+        && match one.len() {
+            4..=8 => ends::<4>(one, other),
+            9..=16 => ends::<8>(one, other),
+            _ => one == other,
+        }
 }
 
 #[cfg(test)]
@@ -116,6 +130,20 @@ mod tests {
         assert_ne!(first, second);
         text.replace_range(6..7, "1");
         assert_eq!(cache.get(&interner, &text), first);
+    }
+
+    #[test]
+    fn short_texts_are_compared_to_the_last_byte() {
+        for len in 0..40 {
+            let one: Vec<u8> = (0..len).collect();
+            assert!(same(&one, &one.clone()));
+            assert!(!same(&one, &[&one[..], b"x"].concat()));
+            for changed in 0..one.len() {
+                let mut other = one.clone();
+                other[changed] ^= 0x80;
+                assert!(!same(&one, &other), "{len} {changed}");
+            }
+        }
     }
 
     #[test]

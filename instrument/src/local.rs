@@ -89,6 +89,8 @@ pub(crate) struct Local {
     next_span: u64,
     rank: u32,
     rank_state: Arc<RankState>,
+    /// Only some ranks or steps are wanted.
+    filtered: bool,
 }
 
 /// Span numbers count within a thread; the thread's number stands above this bit.
@@ -107,6 +109,7 @@ impl Local {
             rank,
             rank_state: recorder.rank_state(rank),
             table,
+            filtered: recorder.wanted_ranks.is_some() || recorder.wanted_steps.is_some(),
             recorder,
         }
     }
@@ -134,7 +137,9 @@ impl Local {
         if !fields.kind.is_step() && fields.step == NO_STEP {
             fields.step = self.rank_state.step.load(Ordering::Relaxed);
         }
-        self.apply_filters(&mut fields);
+        if self.filtered {
+            self.apply_filters(&mut fields);
+        }
         fields.span = self.next_span;
         self.next_span += 1;
         let words = SpanWords::pack(&fields);
@@ -151,7 +156,7 @@ impl Local {
         self.rank_state = self.recorder.rank_state(rank);
     }
 
-    #[inline]
+    #[cold]
     fn apply_filters(&self, fields: &mut SpanFields) {
         let recorder = &*self.recorder;
         let wanted = recorder.wanted_ranks.as_ref().is_none_or(|ranks| ranks.contains(&fields.rank))

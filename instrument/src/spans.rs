@@ -14,7 +14,7 @@ pub(crate) const NO_STEP: i64 = i64::MIN;
 
 /// What a span is recorded as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
+#[repr(u32)]
 pub(crate) enum Kind {
     /// No kind, an unknown kind, or a rank or step that is not to be recorded.
     Ignored = 0,
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    fn from_bits(bits: u8) -> Self {
+    fn from_bits(bits: u32) -> Self {
         match bits {
             1 => Self::Compute,
             2 => Self::Comm,
@@ -45,24 +45,25 @@ impl Kind {
     }
 }
 
-/// The fields of a span that a record needs.
+/// The fields of a span that a record needs. In the order of [`SpanWords`], so that packing is a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
 pub(crate) struct SpanFields {
-    pub kind: Kind,
     pub rank: u32,
+    pub kind: Kind,
     pub step: i64,
     pub bytes: u64,
     pub seq: u64,
     /// Number of the span in this process.
     pub span: u64,
-    pub name: Sym,
     pub label: Sym,
-    pub comm: Sym,
+    pub name: Sym,
     pub stream: Sym,
-    pub dtype: Sym,
+    pub comm: Sym,
     pub comm_size: u32,
-    pub comm_rank: u32,
+    pub dtype: Sym,
     pub peer: u32,
+    pub comm_rank: u32,
 }
 
 impl SpanFields {
@@ -125,7 +126,7 @@ impl SpanWords {
         let (dtype, comm_size) = unpack(words[7]);
         let (comm_rank, peer) = unpack(words[8]);
         SpanFields {
-            kind: Kind::from_bits(kind as u8),
+            kind: Kind::from_bits(kind),
             rank,
             step: words[1] as i64,
             bytes: words[2],
@@ -144,7 +145,7 @@ impl SpanWords {
 
     #[inline]
     pub fn kind(&self) -> Kind {
-        Kind::from_bits((self.0[0] >> 32) as u8)
+        Kind::from_bits((self.0[0] >> 32) as u32)
     }
 }
 
@@ -171,7 +172,7 @@ impl SpanCell {
 
     #[inline]
     pub fn kind(&self) -> Kind {
-        Kind::from_bits((self.words[0].load(Ordering::Relaxed) >> 32) as u8)
+        Kind::from_bits((self.words[0].load(Ordering::Relaxed) >> 32) as u32)
     }
 
     #[inline]
