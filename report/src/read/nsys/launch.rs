@@ -44,7 +44,6 @@ impl Launches {
     pub fn read(database: &mut Database, kernels: &[Kernel]) -> Self {
         let mut launches = Self::default();
         let mut any_without_process = false;
-        let mut any_node = false;
         for kernel in kernels.iter().filter(|kernel| kernel.correlation != 0) {
             launches.by_correlation.insert((kernel.process, kernel.correlation), None);
             any_without_process |= kernel.process == Process::UNKNOWN;
@@ -64,8 +63,7 @@ impl Launches {
                 None => launches.other_calls += 1,
             }
         });
-        any_node |= kernels.iter().any(|kernel| kernel.graph_node != 0);
-        if any_node {
+        if kernels.iter().any(|kernel| kernel.graph_node != 0) {
             launches.read_nodes(database);
         }
         launches

@@ -7,8 +7,8 @@
 //! No table is taken into memory as it is, and each is read once from its beginning to its end, since exports
 //! have no indexes. What is kept are the kernels ([`work`]), the ranges of NVTX that tell of collectives and
 //! steps ([`range`]), and the calls that launched kernels ([`launch`]). Kernels are then joined with NCCL's
-//! calls ([`call`]) and steps ([`step`]) by the call that launched them, and the ranks are told apart
-//! ([`ranks`]).
+//! calls ([`call`], [`resolve`]) and steps ([`step`]) by the call that launched them, and the ranks are told
+//! apart ([`ranks`]).
 
 mod call;
 mod content;
@@ -19,6 +19,7 @@ mod launch;
 mod payload;
 mod range;
 mod ranks;
+mod resolve;
 mod step;
 mod step_name;
 mod thread;
