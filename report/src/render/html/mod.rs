@@ -3,7 +3,7 @@
 mod charts;
 mod page;
 
-use crate::advise::explain;
+use crate::advise::{HotspotEvent, explain};
 use crate::analyze::Report;
 use crate::units;
 use page::Page;
@@ -62,7 +62,10 @@ fn operations(page: &mut Page, report: &Report) {
     page.heading(2, "Operations");
     page.paragraph("Sums over calls, each of the rank on which the operation is exposed most.");
     let columns = ["op", "calls", "time", "exposed", "overlap", "bytes", "imbalance", "rank"];
-    let rows = report.hotspot_events.iter().map(|event| {
+    let mut events: Vec<_> = report.hotspot_events.iter().collect();
+    let cost = |event: &HotspotEvent| event.exposed_comm_ms.unwrap_or(event.total_comm_ms);
+    events.sort_by(|a, b| cost(b).total_cmp(&cost(a)));
+    let rows = events.into_iter().map(|event| {
         let unknown = || "unknown".to_owned();
         vec![
             event.collective.clone(),
