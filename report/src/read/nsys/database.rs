@@ -12,8 +12,6 @@ use std::fmt::Write;
 
 /// The longest text or blob that is taken into memory, in bytes.
 const LONGEST_VALUE: i32 = 16 << 20;
-/// Page cache in KiB.
-const CACHE_KIB: i64 = 8 << 10;
 /// A row takes at least this many bytes of a file.
 const SHORTEST_ROW: u64 = 4;
 
@@ -216,7 +214,6 @@ fn connect(content: &Content) -> rusqlite::Result<Connection> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
-    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
     // A file that is cut while it is mapped ends the process.
     connection.pragma_update(None, "mmap_size", 0)?;
     Ok(connection)
