@@ -23,7 +23,8 @@ pub enum Command {
     Estimate(EstimateArgs),
 }
 
-/// Analyze record folders, record files, timeline JSON files, and traces of PyTorch's profiler.
+/// Analyze record folders, record files, timeline JSON files, traces of PyTorch's profiler,
+/// and exports of Nsight Systems (`nsys export --type sqlite`).
 ///
 /// PATHs are read into one timeline; their format is recognised by content. Of a folder with several
 /// runs the newest is read.
@@ -78,6 +79,13 @@ pub struct ReportArgs {
     /// Count memory copies and memsets of devices as compute; otherwise they are neither.
     #[arg(long, help_heading = "Traces")]
     pub copies_as_compute: bool,
+
+    /// NVTX ranges that are training steps: an expression for their names, whose first group is the number.
+    ///
+    /// Without a number in the match, steps are counted from 0. By default, names such as `step 12`,
+    /// `train_step=12`, `iteration 12` and `ProfilerStep#12` are steps.
+    #[arg(long, value_name = "REGEX", help_heading = "Traces")]
+    pub step_pattern: Option<String>,
 
     /// Share of a collective's time lost to the same late ranks above which ranks are to be rebalanced.
     #[arg(long, value_name = "RATIO", value_parser = ratio, default_value = "0.20", help_heading = "Advice")]

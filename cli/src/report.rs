@@ -58,6 +58,7 @@ fn read_options(args: &ReportArgs) -> ReadOptions {
         comm_patterns: args.comm_pattern.clone(),
         compute_pattern: args.compute_pattern.clone(),
         copies_as_compute: args.copies_as_compute,
+        step_pattern: args.step_pattern.clone(),
     }
 }
 

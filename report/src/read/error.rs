@@ -35,7 +35,13 @@ pub enum ReadError {
     #[error(
         "{}: {found}; supported are commtrace record files, folders of them, timeline JSON{}",
         path.display(),
-        if cfg!(feature = "import") { " and traces of PyTorch's profiler (Chrome trace JSON)" } else { "" }
+        match (cfg!(feature = "import"), cfg!(feature = "nsys")) {
+            (_, true) => {
+                ", traces of PyTorch's profiler (Chrome trace JSON) and SQLite exports of Nsight Systems"
+            }
+            (true, _) => " and traces of PyTorch's profiler (Chrome trace JSON)",
+            _ => "",
+        }
     )]
     UnknownFormat {
         /// The file.
