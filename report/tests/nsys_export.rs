@@ -283,7 +283,10 @@ fn a_payload_that_cannot_be_decoded_is_counted() {
     assert_eq!(timeline.inputs[0].anomalies.get("undecoded_payload"), Some(&1));
 }
 
-fn steps(timeline: &Timeline) -> (Vec<Option<i64>>, Vec<(i64, i64, i64)>) {
+/// Steps of the first track: those of its compute, and the list with start and end.
+type Steps = (Vec<Option<i64>>, Vec<(i64, i64, i64)>);
+
+fn steps(timeline: &Timeline) -> Steps {
     let track = &timeline.tracks[0];
     let of_work = track.compute.iter().map(|interval| interval.step).collect();
     (of_work, track.steps.iter().map(|step| (step.step, step.start_ns, step.end_ns)).collect())

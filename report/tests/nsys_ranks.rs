@@ -152,11 +152,11 @@ fn the_file_s_name() {
     let rank = |options: &ReadOptions| read(std::slice::from_ref(&path), options).unwrap().tracks[0].rank;
     assert_eq!(rank(&ReadOptions::default()), 3);
     let regex = |regex: &str| ReadOptions { rank_regex: Some(regex.to_owned()), ..ReadOptions::default() };
-    assert_eq!(rank(&regex(r"k(\d)")), 3);
+    assert_eq!(rank(&regex(r"t_rank(\d)")), 3);
     export.sql("INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES ('RANK', '5')");
     renamed(&export, "report_rank3.sqlite");
     assert_eq!(rank(&ReadOptions::default()), 5);
-    assert_eq!(rank(&regex(r"k(\d)")), 3);
+    assert_eq!(rank(&regex(r"t_rank(\d)")), 3);
 
     let several = two([(11, 0), (12, 1)]);
     let timeline = several.read_with(&regex(r"export"));

@@ -188,7 +188,7 @@ mod tests {
     }
 
     fn bytes(schema: u64, size: u64) -> Vec<u8> {
-        let words = [1, schema, size, 32 + size, 0xabc_def0_1234_5678, 1 << 33, 7];
+        let words = [1, schema, size, size.wrapping_add(32), 0xabc_def0_1234_5678, 1 << 33, 7];
         words.iter().flat_map(|word: &u64| word.to_le_bytes()).collect()
     }
 
