@@ -76,12 +76,15 @@ pub struct Attached {
     pub unconfirmed: u64,
 }
 
+/// Algorithm and protocol.
+type Chosen = (Sym, Option<Sym>);
+
 /// Gives the collectives of `timeline` the algorithm and protocol that `logs` show for their operation
 /// and payload. Those that know theirs (from a kernel's name) keep it; those without evidence stay
 /// without.
 pub fn attach_algorithms(timeline: &mut Timeline, logs: &[NcclLog]) -> Attached {
     let mut attached = Attached::default();
-    let mut cache: HashMap<(Sym, u64, Option<u32>), Option<(Sym, Option<Sym>)>> = HashMap::new();
+    let mut cache: HashMap<(Sym, u64, Option<u32>), Option<Chosen>> = HashMap::new();
     let Timeline { names, tracks, .. } = timeline;
     for columns in tracks.iter_mut().flat_map(|track| [&mut track.comm, &mut track.unplaced]) {
         if columns.is_empty() {

@@ -102,7 +102,7 @@ impl Place {
 
 impl TestRow {
     /// What was measured, out-of-place first.
-    pub fn measures(&self) -> impl Iterator<Item = (Place, Measure)> {
+    pub fn measures(&self) -> impl Iterator<Item = (Place, Measure)> + use<> {
         let out = self.out_of_place.map(|measure| (Place::OutOfPlace, measure));
         out.into_iter().chain(self.in_place.map(|measure| (Place::InPlace, measure)))
     }

@@ -12,6 +12,9 @@ pub(super) enum RankSource {
     File(u32),
     /// The ranks that the tracks name.
     Tracks,
+    /// One rank's, which is the number in the largest communicator of its process: not the rank of the
+    /// job if that communicator is not the whole job's.
+    Claimed(u32),
     /// One rank's, and nothing says which.
     Unknown,
     /// Several ranks', which the tracks count from 0 since nothing says them.
@@ -35,6 +38,8 @@ pub(super) struct Commits {
     seen: Vec<Extent>,
     /// Ranks that files without one were given.
     assigned: BTreeSet<u32>,
+    /// Ranks that files claimed.
+    claimed: BTreeSet<u32>,
 }
 
 /// By what two files are taken for the same.
@@ -98,6 +103,7 @@ impl Commits {
                 self.count(&mut fragment.timeline, &extent.path, builder);
                 None
             }
+            RankSource::Claimed(rank) => Some(self.claim(rank, &extent.path, builder)),
             RankSource::Unknown => {
                 let present = builder.present();
                 let taken = |rank: &u32| present.contains(rank) || self.assigned.contains(rank);
@@ -123,6 +129,24 @@ impl Commits {
             }
         }
         commit(fragment.timeline, options, builder);
+    }
+}
+
+impl Commits {
+    /// The rank of a file that claims this one: another if a file before claimed it as well.
+    fn claim(&mut self, rank: u32, path: &str, builder: &mut Builder) -> u32 {
+        if self.claimed.insert(rank) {
+            return rank;
+        }
+        let present = builder.present();
+        let taken = |rank: &u32| present.contains(rank) || self.claimed.contains(rank);
+        let free = (0..u32::MAX).find(|rank| !taken(rank)).unwrap_or(rank);
+        self.claimed.insert(free);
+        builder.warn(format!(
+            "{path} is of rank {rank} in its largest communicator, as another input is: the communicator of all \
+             ranks is in none of them. It is taken for rank {free}; name the rank with --rank-regex."
+        ));
+        free
     }
 }
 

@@ -6,6 +6,7 @@ use super::detect::{Format, detect};
 use super::folder::record_paths;
 use super::fragment::{Commits, Fragment};
 use super::kineto::{self, Beginning, NotRead};
+use super::{nccl_inspector, nccl_tests, nccl_text};
 #[cfg(feature = "nsys")]
 use super::nsys;
 use super::{ReadError, ReadOptions};
@@ -176,6 +177,15 @@ fn load(path: &Path, options: &ReadOptions) -> Loaded {
     #[cfg(feature = "nsys")]
     if nsys::is_sqlite(&opened.start) {
         return nsys::read(path, opened, options).map(Some);
+    }
+    if nccl_inspector::matches(&opened.start) {
+        return nccl_inspector::read(path, opened, options).map(Some);
+    }
+    if nccl_tests::json::matches(&opened.start) {
+        return Ok(Some(nccl_text::read_json(path, opened)));
+    }
+    if nccl_text::may_match(&opened.start) && detect(&opened.start) != Format::ArrowStream {
+        return nccl_text::read(path, opened);
     }
     if detect_json(&opened.start) {
         let beginning = kineto::beginning(&opened.start);

@@ -27,6 +27,16 @@ mod import;
 #[cfg(feature = "import")]
 mod kineto;
 pub(crate) mod lanes;
+#[cfg(feature = "import")]
+mod lines;
+#[cfg(feature = "import")]
+mod nccl_inspector;
+#[cfg(feature = "import")]
+mod nccl_log;
+#[cfg(feature = "import")]
+mod nccl_tests;
+#[cfg(feature = "import")]
+mod nccl_text;
 #[cfg(feature = "nsys")]
 mod nsys;
 #[cfg(feature = "import")]
@@ -119,7 +129,11 @@ pub fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<Timeline, ReadEr
         });
     }
     folder::warn_of_missing(&mut builder, options);
-    Ok(builder.finish())
+    #[cfg_attr(not(feature = "import"), allow(unused_mut))]
+    let mut timeline = builder.finish();
+    #[cfg(feature = "import")]
+    nccl_text::attach(&mut timeline);
+    Ok(timeline)
 }
 
 fn read_file(path: &Path, options: &ReadOptions, builder: &mut Builder) -> Result<(), ReadError> {
