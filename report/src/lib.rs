@@ -5,6 +5,7 @@ pub mod aggregate;
 pub mod analyze;
 #[cfg(feature = "import")]
 pub mod classify;
+pub mod convert;
 pub mod nccl;
 pub mod read;
 pub mod record;

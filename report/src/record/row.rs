@@ -76,7 +76,7 @@ pub struct Row<'a> {
     pub name: &'a str,
     /// A name made at run time.
     pub label: Option<&'a str>,
-    /// Start on CLOCK_MONOTONIC; null for an untimed record.
+    /// Start on CLOCK_MONOTONIC; null for an untimed record, and for one of which only the length is known.
     pub start_ns: Option<i64>,
     /// Length; null for untimed, open and meta rows.
     pub dur_ns: Option<i64>,

@@ -87,7 +87,7 @@ impl Assembly {
         let (start_ns, end_ns) = match self.times(rows, row) {
             Times::Known(start_ns, end_ns) => (start_ns, end_ns),
             Times::OutOfRange => return,
-            Times::None => return self.skip("compute_without_time", 1),
+            Times::None | Times::Length(_) => return self.skip("compute_without_time", 1),
         };
         let device = rows.device.get(row);
         let names = builder.names();
@@ -104,6 +104,7 @@ impl Assembly {
         let (start_ns, end_ns) = match self.times(rows, row) {
             Times::Known(start_ns, end_ns) => (start_ns, end_ns),
             Times::OutOfRange => return,
+            Times::Length(length) => (0, length),
             Times::None => {
                 let reason = rows.untimed.text(row).unwrap_or("unknown").to_owned();
                 let untimed = &mut builder.track(self.rank, device).0.untimed;
@@ -115,10 +116,14 @@ impl Assembly {
             }
         };
         let Some(op) = rows.name.sym(row, builder.names()) else { return self.skip("without_name", 1) };
-        builder.note_order(self.rank, device.is_some());
+        let placed = rows.start_ns.get(row).is_some();
+        if placed {
+            builder.note_order(self.rank, device.is_some());
+        }
         let (track, names) = builder.track(self.rank, device);
         let stream = rows.stream.sym(row, names);
-        track.comm.push(Comm {
+        let columns = if placed { &mut track.comm } else { &mut track.unplaced };
+        columns.push(Comm {
             bytes,
             comm: rows.comm.sym(row, names),
             seq: rows.seq.get(row),
@@ -130,7 +135,7 @@ impl Assembly {
             step: rows.step.get(row),
             ..Comm::new(op, start_ns, end_ns)
         });
-        if let Some(lane) = self.lane(stream, device, rows.thread.get(row)) {
+        if placed && let Some(lane) = self.lane(stream, device, rows.thread.get(row)) {
             self.lanes.add_comm(lane, start_ns, end_ns);
         }
         self.input.events += 1;
@@ -140,7 +145,7 @@ impl Assembly {
         let (start_ns, end_ns) = match self.times(rows, row) {
             Times::Known(start_ns, end_ns) => (start_ns, end_ns),
             Times::OutOfRange => return,
-            Times::None => return self.skip("step_without_time", 1),
+            Times::None | Times::Length(_) => return self.skip("step_without_time", 1),
         };
         let Some(step) = rows.step.get(row) else { return self.skip("step_without_number", 1) };
         builder.rank_step(self.rank, Step { step, start_ns, end_ns });
@@ -208,8 +213,10 @@ impl Assembly {
     }
 
     fn times(&mut self, rows: &Rows, row: usize) -> Times {
-        let (Some(start), Some(dur)) = (rows.start_ns.get(row), rows.dur_ns.get(row)) else {
-            return Times::None;
+        let (start, dur) = match (rows.start_ns.get(row), rows.dur_ns.get(row)) {
+            (Some(start), Some(dur)) => (start, dur),
+            (None, Some(dur)) if dur >= 0 => return Times::Length(dur),
+            _ => return Times::None,
         };
         let Some(end) = start.checked_add(dur) else {
             self.skip("time_out_of_range", 1);
@@ -325,5 +332,7 @@ enum Times {
     Known(i64, i64),
     /// Counted as skipped.
     OutOfRange,
+    /// A communication that has a length and no place in time.
+    Length(i64),
     None,
 }
