@@ -1,8 +1,10 @@
 //! The command line.
 
+use crate::convert::ConvertArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use commtrace_report::analyze::StepRange;
 use commtrace_report::classify::CommPattern;
+use commtrace_report::read::ReadOptions;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -20,19 +22,20 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Report(Box<ReportArgs>),
+    Convert(Box<ConvertArgs>),
     Estimate(EstimateArgs),
 }
 
 /// Analyze record folders, record files, timeline JSON files, traces of PyTorch's profiler,
-/// and exports of Nsight Systems (`nsys export --type sqlite`).
+/// exports of Nsight Systems (`nsys export --type sqlite`), and what NCCL's tools write: dumps of the
+/// Inspector, debug logs, and tables of nccl-tests.
 ///
 /// PATHs are read into one timeline; their format is recognised by content. Of a folder with several
 /// runs the newest is read.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// Record folder (COMMTRACE_DIR), record file, timeline JSON file, trace, or folder of traces.
-    #[arg(required = true, value_name = "PATH")]
-    pub paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub input: InputArgs,
 
     /// What to print: `text` and `html` for people, `json` for programs, `chrome` for Perfetto.
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -49,6 +52,26 @@ pub struct ReportArgs {
     /// Only these steps, half-open: `10..20` is steps 10 to 19; `10..` and `..20` are open.
     #[arg(long, value_name = "A..B")]
     pub steps: Option<StepRange>,
+
+    /// Share of a collective's time lost to the same late ranks above which ranks are to be rebalanced.
+    #[arg(long, value_name = "RATIO", value_parser = ratio, default_value = "0.20", help_heading = "Advice")]
+    pub imbalance_threshold: f64,
+
+    /// Overlap ratio below which exposed communication is to be overlapped or delayed.
+    #[arg(long, value_name = "RATIO", value_parser = ratio, default_value = "0.30", help_heading = "Advice")]
+    pub overlap_threshold: f64,
+
+    /// Exposed time of the worst op, in milliseconds, up to which the run is accepted.
+    #[arg(long, value_name = "MS", value_parser = milliseconds, default_value = "5.0", help_heading = "Advice")]
+    pub accept_ms: f64,
+}
+
+/// What to read, and how.
+#[derive(Debug, Args)]
+pub struct InputArgs {
+    /// Record folder (COMMTRACE_DIR), record file, timeline JSON file, trace, or folder of traces.
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
 
     /// Only these ranks, for example `0,8`.
     #[arg(long, value_name = "LIST", value_parser = ranks)]
@@ -86,18 +109,21 @@ pub struct ReportArgs {
     /// `train_step=12`, `iteration 12` and `ProfilerStep#12` are steps.
     #[arg(long, value_name = "REGEX", help_heading = "Traces")]
     pub step_pattern: Option<String>,
+}
 
-    /// Share of a collective's time lost to the same late ranks above which ranks are to be rebalanced.
-    #[arg(long, value_name = "RATIO", value_parser = ratio, default_value = "0.20", help_heading = "Advice")]
-    pub imbalance_threshold: f64,
-
-    /// Overlap ratio below which exposed communication is to be overlapped or delayed.
-    #[arg(long, value_name = "RATIO", value_parser = ratio, default_value = "0.30", help_heading = "Advice")]
-    pub overlap_threshold: f64,
-
-    /// Exposed time of the worst op, in milliseconds, up to which the run is accepted.
-    #[arg(long, value_name = "MS", value_parser = milliseconds, default_value = "5.0", help_heading = "Advice")]
-    pub accept_ms: f64,
+impl InputArgs {
+    /// The library's options.
+    pub fn read_options(&self) -> ReadOptions {
+        ReadOptions {
+            run: self.run.clone(),
+            ranks: self.ranks.clone(),
+            rank_regex: self.rank_regex.clone(),
+            comm_patterns: self.comm_pattern.clone(),
+            compute_pattern: self.compute_pattern.clone(),
+            copies_as_compute: self.copies_as_compute,
+            step_pattern: self.step_pattern.clone(),
+        }
+    }
 }
 
 /// Estimate what repeated collectives cost: K * (startup latency + payload / bandwidth).

@@ -3,6 +3,7 @@
 //! Results go to stdout, messages to stderr. Exit status: 0, 1 for a failed run, 2 for bad usage.
 
 mod args;
+mod convert;
 mod estimate;
 mod failure;
 mod output;
@@ -16,6 +17,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Report(args) => report::run(&args),
+        Command::Convert(args) => convert::run(&args),
         Command::Estimate(args) => estimate::run(&args),
     };
     match result {

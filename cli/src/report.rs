@@ -6,7 +6,7 @@ use crate::output;
 use clap::error::ErrorKind;
 use commtrace_report::advise::Thresholds;
 use commtrace_report::analyze::{AnalyzeOptions, Report, StepRange, analyze};
-use commtrace_report::read::{ReadOptions, read};
+use commtrace_report::read::read;
 use commtrace_report::render;
 use commtrace_report::timeline::Timeline;
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         let text = "--steps cannot be used with --format chrome, which writes the whole timeline";
         return Err(Failure::usage("report", ErrorKind::ArgumentConflict, text));
     }
-    let timeline = read(&args.paths, &read_options(args))?;
+    let timeline = read(&args.input.paths, &args.input.read_options())?;
     let output = args.output.as_deref();
     if args.format == Format::Chrome {
         warn(&timeline.warnings);
@@ -50,22 +50,10 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn read_options(args: &ReportArgs) -> ReadOptions {
-    ReadOptions {
-        run: args.run.clone(),
-        ranks: args.ranks.clone(),
-        rank_regex: args.rank_regex.clone(),
-        comm_patterns: args.comm_pattern.clone(),
-        compute_pattern: args.compute_pattern.clone(),
-        copies_as_compute: args.copies_as_compute,
-        step_pattern: args.step_pattern.clone(),
-    }
-}
-
 fn options(args: &ReportArgs) -> AnalyzeOptions {
     AnalyzeOptions {
         steps: args.steps,
-        ranks: args.ranks.clone(),
+        ranks: args.input.ranks.clone(),
         thresholds: Thresholds {
             imbalance: args.imbalance_threshold,
             overlap: args.overlap_threshold,
@@ -75,7 +63,7 @@ fn options(args: &ReportArgs) -> AnalyzeOptions {
     }
 }
 
-fn warn(warnings: &[String]) {
+pub fn warn(warnings: &[String]) {
     for warning in warnings {
         message(&format!("warning: {warning}"));
     }

@@ -35,11 +35,14 @@ fn assert_same(before: &Report, after: &Report) {
     assert_eq!(before.cross_rank, after.cross_rank);
 }
 
+/// Device, op, start, length, bytes, step.
+type PlainComm = (usize, u8, i64, i64, Option<u64>, Option<i64>);
+
 #[derive(Debug, Clone)]
 struct PlainRank {
     devices: Vec<Option<u32>>,
     compute: Vec<(usize, i64, i64, Option<i64>)>,
-    comm: Vec<(usize, u8, i64, i64, Option<u64>, Option<i64>)>,
+    comm: Vec<PlainComm>,
     steps: Vec<(i64, i64, i64)>,
     clock: Option<bool>,
 }
