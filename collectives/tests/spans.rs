@@ -191,6 +191,20 @@ fn a_nonblocking_call_belongs_to_its_caller_and_runs_on_its_stream() {
     }
 }
 
+/// Its start is the call's, not that of the communication thread's next time slice.
+#[test]
+fn a_nonblocking_call_has_begun_when_it_returns() {
+    for _ in 0..50 {
+        let capture = Capture::default();
+        capture.run(LocalComm::builder(2).name("w"), |comm| {
+            let pending = comm.all_reduce_in_place_async(vec![1], &SUM);
+            let mine = capture.of_rank(comm.rank() as u32);
+            assert_eq!(mine[0].entered_on.len(), 1);
+            pending.wait().unwrap();
+        });
+    }
+}
+
 /// As a NCCL kernel's time contains the wait for the other ranks.
 #[test]
 fn a_blocking_call_is_entered_while_it_waits_for_a_late_rank() {

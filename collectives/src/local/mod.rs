@@ -12,7 +12,7 @@ mod split;
 mod stream;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use commtrace_instrument::{Communicator as Registration, rank_scope, register_communicator};
 use tracing::Span;
@@ -47,7 +47,8 @@ pub use run::LocalBuilder;
 ///
 /// The calls that a rank makes on one communicator take effect in the order in which they were made, as on a
 /// CUDA stream: a blocking call waits for this rank's earlier non-blocking ones. Non-blocking calls run on
-/// a communication thread of their own, started with the first of them. (Should the system refuse a thread,
+/// a communication thread of their own, started with the first of them, and return as soon as that thread
+/// has joined the call, or at once if it is still busy with earlier ones. (Should the system refuse a thread,
 /// they are carried out before they return.) The calls of different communicators are independent. A send
 /// waits for its receive also on the communication thread, so two ranks that send to each other use a
 /// [`group`](crate::Communicator::group).
@@ -173,15 +174,26 @@ impl LocalComm {
         let span = self.span(&traced, &call(&mut buffers), stream);
         let mut fill = FillSlot { slot, core: Arc::clone(&self.core), filled: false };
         let rank = self.rank;
+        // Nothing is sent: it ends when this rank has joined the call, or never will.
+        let (joining, joined) = mpsc::channel::<()>();
         let job = move || {
             let core = &*fill.core;
-            let result = span.in_scope(|| core.post(rank, key, call(&mut buffers))?.wait());
+            let result = span.in_scope(|| {
+                let posted = core.post(rank, key, call(&mut buffers));
+                drop(joining);
+                posted?.wait()
+            });
             // Whoever waits for the handle finds the span closed.
             drop(span);
             fill.fill(result.map(|()| buffers));
         };
         if threaded {
-            ticket.hand_over(Box::new(job));
+            let is_next = ticket.hand_over(Box::new(job));
+            if is_next {
+                // Where cores are few, a busy caller would keep the communication thread from its start
+                // for whole time slices, and the other ranks would wait for a call that has been made.
+                let _ = joined.recv();
+            }
         } else {
             let _turn = ticket.turn();
             job();

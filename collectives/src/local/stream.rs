@@ -248,12 +248,14 @@ impl<'s> Ticket<'s> {
         Turn { stream }
     }
 
-    /// Leaves the call to the communication thread, which must have been started.
-    pub(super) fn hand_over(mut self, job: Job) {
+    /// Leaves the call to the communication thread, which must have been started. Returns whether no
+    /// earlier call is under way.
+    pub(super) fn hand_over(mut self, job: Job) -> bool {
         self.used = true;
         let mut queue = self.stream.lock();
         queue.jobs.insert(self.number, job);
         self.stream.notify(&queue);
+        queue.finished == self.number
     }
 }
 
