@@ -36,7 +36,7 @@ fn a_folder_holds_records_and_reports_of_all_ranks() {
     assert_eq!(ranks.iter().map(|rank| rank["rank"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 1, 2]);
     for rank in ranks {
         let ops = &rank["summary"]["by_op"];
-        assert_eq!(ops["broadcast"]["count"], 4, "one per layer");
+        assert_eq!(ops["broadcast"]["count"], 5, "one per layer");
         assert_eq!(ops["all_gather"]["count"], 1);
         // One bucket holds all gradients; metrics before, after and at the last step.
         assert_eq!(ops["all_reduce"]["count"], 12 + 3);

@@ -17,15 +17,15 @@ pub struct Args {
     pub ranks: usize,
 
     /// Number of training steps.
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = at_least_one)]
     pub steps: usize,
 
     /// Samples per rank and step.
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = at_least_one)]
     pub batch: usize,
 
-    /// Width of the three hidden layers.
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = at_least_one)]
+    /// Width of the four hidden layers.
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = at_least_one)]
     pub hidden: usize,
 
     /// When gradients are averaged: beside backward (`on`), or blocking after it (`off`).
@@ -33,7 +33,7 @@ pub struct Args {
     pub overlap: Overlap,
 
     /// Gradients are averaged in buckets of at least this many KiB (the last may be smaller).
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = at_least_one)]
     pub bucket_kib: usize,
 
     /// Rank R computes MS milliseconds longer in every step (it sleeps in a compute span, so that the

@@ -30,7 +30,7 @@ pub struct Metrics {
 
 pub fn train<C: Communicator>(comm: &C, data: &Data, args: &Args) -> Result<Outcome> {
     let hidden = args.hidden;
-    let sizes = [data.train.features.ncols(), hidden, hidden, hidden, data.classes];
+    let sizes = [data.train.features.ncols(), hidden, hidden, hidden, hidden, data.classes];
     // As if each rank had started with weights of its own; only those of rank 0 count.
     let mut model = Mlp::new(&sizes, comm.rank() as u64);
     broadcast_weights(comm, &mut model)?;
@@ -106,9 +106,13 @@ fn train_step<C: Communicator>(
             bucket.start(comm)?;
         }
     }
-    for bucket in buckets {
+    for bucket in &mut *buckets {
         bucket.finish(comm)?;
-        let _optimizer = compute_span!("optimizer").entered();
+    }
+    // After all buckets, not each bucket's part as it arrives: a rank that waits would get ahead with
+    // its optimizer, begin the next step earlier, and wait again. So all ranks start the step together.
+    let _optimizer = compute_span!("optimizer").entered();
+    for bucket in buckets {
         for (layer, range) in bucket.layers.clone() {
             model.layers[layer].update(&bucket.gradients[range], args.learning_rate);
         }
