@@ -68,6 +68,11 @@ impl Builder {
         self.tracks.keys().map(|key| key.0).chain(self.recorded.iter().copied()).collect()
     }
 
+    /// Whether any input is a record of ours.
+    pub fn has_records(&self) -> bool {
+        !self.recorded.is_empty()
+    }
+
     pub fn get_world_size(&self) -> Option<u32> {
         self.timeline.world_size
     }

@@ -150,9 +150,13 @@ pub(super) fn warn_of_missing(builder: &mut Builder, options: &ReadOptions) {
     if !missing.is_empty() {
         let (noun, verb) = if missing.len() == 1 { ("Rank", "has") } else { ("Ranks", "have") };
         let count = missing.len();
+        let (what, why) = if builder.has_records() {
+            ("record", "not recorded (COMMTRACE_RANKS), on another host, or ended before the first record")
+        } else {
+            ("trace", "name their files too, or the folder that holds them all")
+        };
         builder.warn(format!(
-            "{noun} {} {verb} no record ({count} of {world_size} ranks missing): not recorded \
-             (COMMTRACE_RANKS), on another host, or ended before the first record.",
+            "{noun} {} {verb} no {what} ({count} of {world_size} ranks missing): {why}.",
             ranges(missing, NAMED)
         ));
     }

@@ -59,13 +59,20 @@ pub(super) fn inputs(page: &mut Page, report: &Report) {
     page.table(&columns, rows, "inputs");
 }
 
-/// What rules over names made of the events: a name pattern misclassifies, so it can be checked.
+/// What rules over names made of the events of all inputs: a name pattern misclassifies, so it can be
+/// checked.
 pub(super) fn rules(page: &mut Page, report: &Report) {
-    let mut rules: Vec<_> = report.inputs.iter().flat_map(|input| &input.rules).collect();
-    if rules.is_empty() {
+    let mut sums: IndexMap<(&str, &str, &str), (u64, f64)> = IndexMap::new();
+    for rule in report.inputs.iter().flat_map(|input| &input.rules) {
+        let key = (rule.rule.as_str(), rule.kind.as_str(), rule.op.as_deref().unwrap_or_default());
+        let (events, time_ms) = sums.entry(key).or_default();
+        *events += rule.events;
+        *time_ms += rule.time_ms;
+    }
+    if sums.is_empty() {
         return;
     }
-    rules.sort_by(|a, b| b.time_ms.total_cmp(&a.time_ms));
+    sums.sort_by(|_, a, _, b| b.1.total_cmp(&a.1));
     page.heading("What events were taken for, by their names");
     let columns = [
         Column::Words("rule"),
@@ -74,16 +81,10 @@ pub(super) fn rules(page: &mut Page, report: &Report) {
         Column::Figures("events"),
         Column::Figures("time"),
     ];
-    let rows = rules
+    let rows = sums
         .into_iter()
-        .map(|rule| {
-            vec![
-                rule.rule.clone(),
-                rule.kind.clone(),
-                rule.op.clone().unwrap_or_default(),
-                rule.events.to_string(),
-                units::ms(rule.time_ms),
-            ]
+        .map(|((rule, kind, op), (events, time_ms))| {
+            vec![rule.to_owned(), kind.to_owned(), op.to_owned(), events.to_string(), units::ms(time_ms)]
         })
         .collect();
     page.table(&columns, rows, "rules with less time");
