@@ -159,6 +159,26 @@ fn dumps_that_claim_the_same_rank_are_told_apart() -> Result {
 }
 
 #[test]
+fn a_rank_in_a_dump_and_in_a_trace_is_said() -> Result {
+    let folder = tempfile::tempdir()?;
+    let trace = folder.path().join("trace.json");
+    std::fs::write(
+        &trace,
+        r#"{"ranks": [{"rank": 0, "device": 0, "compute": [], "comm": [
+        {"op": "all_reduce", "start": 0, "end": 1, "bytes": 8}]}]}"#,
+    )?;
+    let both = report(&[trace.clone(), data("inspector_verbose_0.log")])?;
+    assert!(both.warnings.iter().any(|warning| warning.contains("counted for both")), "{:?}", both.warnings);
+    let apart = report(&[trace, data("inspector_verbose_1.log")])?;
+    assert!(
+        !apart.warnings.iter().any(|warning| warning.contains("counted for both")),
+        "{:?}",
+        apart.warnings
+    );
+    Ok(())
+}
+
+#[test]
 fn odd_records_are_counted() -> Result {
     let header = "\"header\":{\"id\":\"0x1\",\"rank\":0,\"n_ranks\":2}";
     let folder = tempfile::tempdir()?;

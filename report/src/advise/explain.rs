@@ -42,6 +42,25 @@ static NOTHING_RECORDED: Explanation = Explanation {
     related: None,
 };
 
+/// What stands for [`Strategy::CollectTrace`] where communication was recorded and is only known to have
+/// taken its time, not when.
+pub fn explain_durations() -> &'static Explanation {
+    &DURATIONS_ONLY
+}
+
+static DURATIONS_ONLY: Explanation = Explanation {
+    mode: "durations without places in time",
+    evidence: "The input says how long communication took; what ran beside it, and so what was exposed, is not \
+               in it.",
+    actions: &[
+        "record the same run with a profiler or with traced spans",
+        "compare the bandwidth per operation with that of a benchmark of the same size",
+    ],
+    remeasure: &["elapsed time per rank", "payload bytes"],
+    costs: "A profiler slows the run down and fills disks; a few steps are enough.",
+    related: None,
+};
+
 static RANK_IMBALANCE: Explanation = Explanation {
     mode: "rank imbalance",
     evidence: "The same ranks reach the collective clearly later than the others, which wait for them: \

@@ -37,9 +37,13 @@ pub enum ReadError {
         path.display(),
         match (cfg!(feature = "import"), cfg!(feature = "nsys")) {
             (_, true) => {
-                ", traces of PyTorch's profiler (Chrome trace JSON) and SQLite exports of Nsight Systems"
+                ", traces of PyTorch's profiler (Chrome trace JSON), SQLite exports of Nsight Systems, and \
+                 Inspector dumps, debug logs and nccl-tests tables of NCCL"
             }
-            (true, _) => " and traces of PyTorch's profiler (Chrome trace JSON)",
+            (true, _) => {
+                ", traces of PyTorch's profiler (Chrome trace JSON), and Inspector dumps, debug logs and \
+                 nccl-tests tables of NCCL"
+            }
             _ => "",
         }
     )]

@@ -132,7 +132,10 @@ pub fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<Timeline, ReadEr
     #[cfg_attr(not(feature = "import"), allow(unused_mut))]
     let mut timeline = builder.finish();
     #[cfg(feature = "import")]
-    nccl_text::attach(&mut timeline);
+    {
+        nccl_text::attach(&mut timeline);
+        nccl_text::warn_of_doubles(&mut timeline);
+    }
     Ok(timeline)
 }
 

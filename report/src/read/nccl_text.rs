@@ -1,6 +1,7 @@
 //! Text of NCCL and nccl-tests: debug logs and tables, which often stand in one file.
 
 use super::ReadError;
+use super::builder::ranges;
 use super::compress::Opened;
 use super::fragment::{Fragment, RankSource};
 use super::lines::Lines;
@@ -9,8 +10,9 @@ use super::nccl_log::line::without_launcher;
 use super::nccl_tests::json;
 use super::nccl_tests::table::TableReader;
 use crate::nccl::{NcclTests, TestRow};
-use crate::timeline::{Input, Timeline};
+use crate::timeline::{Input, Timeline, Track};
 use indexmap::IndexMap;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// A text that has nothing of NCCL so far is given up after this many bytes.
@@ -144,6 +146,30 @@ fn table_input(path: &str, table: NcclTests, warnings: &mut Vec<String>) -> Inpu
         ended: Some(table.finished),
         nccl_tests: Some(Box::new(table)),
         ..Input::default()
+    }
+}
+
+/// Says which ranks have their communication in a dump of the Inspector and in another input as well.
+pub(super) fn warn_of_doubles(timeline: &mut Timeline) {
+    let dumped: BTreeSet<u32> = timeline
+        .inputs
+        .iter()
+        .filter(|input| input.inspector.is_some())
+        .filter_map(|input| input.rank)
+        .collect();
+    let other = |rank: &u32| {
+        let input =
+            |input: &Input| input.inspector.is_none() && input.rank == Some(*rank) && input.events > 0;
+        let track = |track: &Track| track.rank == *rank && track.device.is_some() && !track.comm.is_empty();
+        timeline.inputs.iter().any(input) || timeline.tracks.iter().any(track)
+    };
+    let doubled: Vec<u32> = dumped.into_iter().filter(other).collect();
+    if !doubled.is_empty() {
+        timeline.warnings.push(format!(
+            "Communication of rank {} is in a dump of the NCCL Inspector and in another input, and counted for \
+             both: take the figures of one of them.",
+            ranges(doubled, 8)
+        ));
     }
 }
 

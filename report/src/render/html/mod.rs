@@ -3,10 +3,10 @@
 mod charts;
 mod page;
 
-use crate::advise::{HotspotEvent, explain};
+use crate::advise::{HotspotEvent, explain, explain_durations};
 use crate::analyze::Report;
 use crate::units;
-use page::Page;
+use page::{Page, escape};
 
 /// Rows of a table that has one per rank or input; what is left out is said.
 const MAX_ROWS: usize = 256;
@@ -25,6 +25,10 @@ pub fn html(report: &Report) -> String {
     let mut page = Page::new("commtrace report");
     page.heading(1, "Where communication time was exposed");
     page.paragraph(&super::headline(report));
+    if let Some(facts) = super::text::nccl_facts(report) {
+        page.heading(2, "What NCCL's tools tell");
+        page.markup(&format!("<pre>{}</pre>", escape(&facts)));
+    }
     advice(&mut page, report);
     charts::ranks(&mut page, report);
     operations(&mut page, report);
@@ -42,7 +46,11 @@ fn advice(page: &mut Page, report: &Report) {
         ("Strategy", format!("{}{target}", report.mitigation.strategy)),
         ("Measure next", report.mitigation.next_measurements.join(", ")),
     ]);
-    let mut explanation = Some(explain(report.mitigation.strategy));
+    let hotspots = &report.hotspots;
+    let mut explanation = Some(match (hotspots.priority.is_none(), hotspots.num_events) {
+        (true, 1..) => explain_durations(),
+        _ => explain(report.mitigation.strategy),
+    });
     while let Some(pattern) = explanation {
         page.heading(3, pattern.mode);
         page.paragraph(pattern.evidence);
@@ -176,6 +184,17 @@ mod tests {
         assert!((widths - span / longest * 780.0).abs() < 0.1, "{widths}");
         // Rank 2 lost most: 4 ms of every step.
         assert!(page.contains("step 3: 4.00 ms on rank 2"), "{page}");
+    }
+
+    #[test]
+    fn facts_of_nccl_are_on_the_page_and_escaped() {
+        use crate::nccl::{LogWarning, NcclLog};
+        let warning = LogWarning { message: "port <b>down</b>".into(), count: 1, ..LogWarning::default() };
+        let log = NcclLog { messages: 1, warnings: vec![warning], warning_count: 1, ..NcclLog::default() };
+        let input = crate::timeline::Input { nccl_log: Some(Box::new(log)), ..Default::default() };
+        let timeline = Timeline { inputs: vec![input], ..Timeline::default() };
+        let page = html(&analyze(&timeline, &AnalyzeOptions::default()));
+        assert!(page.contains("port &lt;b&gt;down&lt;/b&gt;"), "{page}");
     }
 
     #[test]

@@ -25,6 +25,20 @@ impl Default for TextOptions {
     }
 }
 
+/// What NCCL's own tools tell beside intervals, as in [`text`]; `None` if no input is of such a tool.
+#[cfg(feature = "html")]
+pub(super) fn nccl_facts(report: &Report) -> Option<String> {
+    if !nccl::has_facts(report) {
+        return None;
+    }
+    let mut page = Page::new(&TextOptions { max_rows: 256, ..TextOptions::default() });
+    if report.ranks.is_empty() {
+        nccl::headline(&mut page, report);
+    }
+    nccl::facts(&mut page, report);
+    Some(page.finish())
+}
+
 /// The report as text.
 pub fn text(report: &Report, options: &TextOptions) -> String {
     let mut page = Page::new(options);

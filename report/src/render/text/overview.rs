@@ -2,7 +2,7 @@
 
 use super::layout::{Column, Page, counted};
 use super::nccl;
-use crate::advise::{Explanation, HotspotEvent, explain};
+use crate::advise::{Explanation, HotspotEvent, explain, explain_durations};
 use crate::analyze::{RankReport, Report, Wall};
 use crate::units;
 use std::collections::BTreeSet;
@@ -146,7 +146,11 @@ pub(super) fn what_to_try(page: &mut Page, report: &Report) {
     if report.ranks.is_empty() && nccl::has_facts(report) {
         return;
     }
-    let explanation = explain(report.mitigation.strategy);
+    let hotspots = &report.hotspots;
+    let explanation = match (hotspots.priority.is_none(), hotspots.num_events) {
+        (true, 1..) => explain_durations(),
+        _ => explain(report.mitigation.strategy),
+    };
     page.heading(&format!("What to try: {}", report.mitigation.strategy));
     pattern(page, explanation);
     if let Some(related) = explanation.related {
