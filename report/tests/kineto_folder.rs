@@ -88,6 +88,20 @@ fn ranks_by_name_in_the_order_of_numbers() {
 }
 
 #[test]
+fn ranks_that_are_not_wanted_are_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    // What follows the rank is not even looked at: it is no JSON.
+    let broken = |rank| trace(10, Some(rank)).replace("\"traceEvents\"", "!");
+    let paths = write(folder.path(), &[("a1.json", broken(1)), ("a0.json", trace(20, Some(0)))]);
+    let options = ReadOptions { ranks: Some([0].into()), ..ReadOptions::default() };
+    let timeline = read(&paths, &options).unwrap();
+    assert_eq!(tracks(&timeline), [(0, 20)]);
+    assert!(timeline.warnings.is_empty(), "{:?}", timeline.warnings);
+    let by_name = ReadOptions { rank_regex: Some(r"a(\d)".into()), ..options };
+    assert_eq!(tracks(&read(&paths, &by_name).unwrap()), [(0, 20)]);
+}
+
+#[test]
 fn a_given_pattern_stands_above_what_the_trace_says() {
     let folder = tempfile::tempdir().unwrap();
     let paths = write(folder.path(), &[("x7.json", trace(10, Some(0))), ("x3.json", trace(20, Some(0)))]);

@@ -324,3 +324,15 @@ fn spans_of_another_program_by_patterns() {
         ]
     );
 }
+
+#[test]
+fn steps_that_only_the_devices_show() {
+    let timeline = load("device_steps.json");
+    let steps: Vec<_> =
+        timeline.tracks[0].steps.iter().map(|step| (step.step, step.start_ns, step.end_ns)).collect();
+    // Of each step, from the first start on any stream to the last end.
+    assert_eq!(steps, [(7, 1_000_000, 1_090_000), (8, 1_100_000, 1_150_000)]);
+    let report = ranks(&timeline);
+    let exposed: Vec<_> = report[0].steps.iter().map(|step| (step.step, step.exposed_ms)).collect();
+    assert_eq!(exposed, [(7, 0.02), (8, 0.0)]);
+}

@@ -1,19 +1,18 @@
 //! Takes from the events what a timeline is made of, and drops the rest at once.
 
-use super::call::{Call, CallArgs, Groups, HostEvent, numbers};
-use super::category::{Category, Mark};
-use super::document::Sink;
+use super::call::{Call, Groups, HostEvent};
+use super::category::Category;
 use super::event::{Args, Event};
-use super::json::{Value, elements};
+use super::json::Value;
 use super::marked::Marked;
 use super::open::{Begun, Open, row};
 use super::time::nanoseconds;
-use crate::classify::{Class, Classifier, CommKernel, HostCall, NamePattern, Op, PatternError, RuleTally};
+use crate::classify::{Class, Classifier, CommKernel, HostCall, NamePattern, PatternError, RuleTally};
 use crate::read::ReadOptions;
 use crate::read::decimal::DecimalError;
-use crate::timeline::{MatchKind, Names, Step, Sym};
+use crate::timeline::{Names, Step, Sym};
 use indexmap::IndexMap;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Names of events that nothing classifies, counted at most.
 const UNMATCHED_NAMES: usize = 512;
@@ -91,8 +90,10 @@ pub(super) struct Collector {
     pub classifier: Classifier,
     pub compute_pattern: Option<NamePattern>,
     copies_as_compute: bool,
+    /// The ranks that are wanted, where the file itself says its rank.
+    pub only_ranks: Option<BTreeSet<u32>>,
     pub names: Names,
-    classes: HashMap<Sym, Class>,
+    pub classes: HashMap<Sym, Class>,
     /// Threads, processes and streams, numbered.
     pub keys: Names,
     pub devices: IndexMap<Option<u32>, Device>,
@@ -104,6 +105,8 @@ pub(super) struct Collector {
     /// Names of processes, and of threads of processes.
     pub labels: HashMap<Sym, String>,
     pub steps: Vec<Step>,
+    /// Steps as they were projected onto devices, stream by stream.
+    pub device_steps: Vec<Step>,
     pub groups: Groups,
     pub distributed: Distributed,
     pub base_ns: Option<i64>,
@@ -120,13 +123,14 @@ pub(super) struct Collector {
 }
 
 /// An interval, from whichever events it was written as.
-struct Interval<'a> {
-    category: Category,
-    name: Value<'a>,
-    times: Times,
-    args: [Args<'a>; 2],
-    process: Option<Value<'a>>,
-    thread: Option<Value<'a>>,
+pub(super) struct Interval<'a> {
+    pub category: Category,
+    pub name: Value<'a>,
+    pub times: Times,
+    /// Of its beginning and of its end.
+    pub args: [Args<'a>; 2],
+    pub process: Option<Value<'a>>,
+    pub thread: Option<Value<'a>>,
 }
 
 impl Collector {
@@ -135,6 +139,7 @@ impl Collector {
             classifier: Classifier::new(options)?,
             compute_pattern: options.compute_pattern.as_deref().map(NamePattern::compute).transpose()?,
             copies_as_compute: options.copies_as_compute,
+            only_ranks: options.ranks.clone().filter(|_| options.rank_regex.is_none()),
             names: Names::default(),
             classes: HashMap::new(),
             keys: Names::default(),
@@ -145,6 +150,7 @@ impl Collector {
             marked: Vec::new(),
             labels: HashMap::new(),
             steps: Vec::new(),
+            device_steps: Vec::new(),
             groups: Groups::default(),
             distributed: Distributed::default(),
             base_ns: None,
@@ -207,6 +213,7 @@ impl Collector {
                 }
                 "annotation"
             }
+            Category::DeviceAnnotation if raw.starts_with(STEP) => return true,
             Category::DeviceAnnotation => "annotation",
             Category::Profiler => "profiler",
             Category::Other => {
@@ -234,7 +241,7 @@ impl Collector {
         }
     }
 
-    fn complete(&mut self, event: &Event<'_>, category: Category) {
+    pub(super) fn complete(&mut self, event: &Event<'_>, category: Category) {
         if !self.wanted(category, event.name) {
             return;
         }
@@ -293,7 +300,7 @@ impl Collector {
         }
     }
 
-    fn begin(&mut self, event: &Event<'_>, category: Category) {
+    pub(super) fn begin(&mut self, event: &Event<'_>, category: Category) {
         let wanted = self.wanted(category, event.name);
         let start_ns = if wanted { self.instant(event) } else { Some(0) };
         let args = match event.args {
@@ -310,7 +317,7 @@ impl Collector {
         }
     }
 
-    fn end(&mut self, event: &Event<'_>) {
+    pub(super) fn end(&mut self, event: &Event<'_>) {
         let Some(begun) = self.open.end(&row(event), event.name.map(Value::raw)) else {
             self.skip("end_without_begin");
             return;
@@ -328,7 +335,7 @@ impl Collector {
     }
 
     /// The number of a thread of a process.
-    fn thread(&mut self, process: Option<Value<'_>>, thread: Option<Value<'_>>) -> Sym {
+    pub(super) fn thread(&mut self, process: Option<Value<'_>>, thread: Option<Value<'_>>) -> Sym {
         self.scratch.clear();
         self.scratch.extend_from_slice(process.map_or(b"", Value::raw));
         self.scratch.push(0);
@@ -351,176 +358,8 @@ impl Collector {
             Category::Marked(mark) => self.marked(interval, Some(mark)),
             Category::Span => self.marked(interval, None),
             Category::Other => self.matched(interval),
-            Category::DeviceAnnotation | Category::Profiler => {}
-        }
-    }
-
-    fn neither(&mut self, what: &'static str, times: Times) {
-        self.profiler = true;
-        self.skip(what);
-        self.rules.add(what, MatchKind::Neither, None, times.length_ns());
-    }
-
-    fn kernel(&mut self, interval: &Interval<'_>) {
-        self.profiler = true;
-        // With kernels, the host's operators only launch the work.
-        if let Some(ops) = self.host_ops.take() {
-            self.skip_all("host_call", ops.len() as u64);
-        }
-        let name = self.names.intern(&interval.name.text());
-        let class = match (self.classes.get(&name), interval.category) {
-            (Some(&class), _) => class,
-            (None, Category::Kernel) => {
-                let class = self.classifier.kernel(self.names.get(name));
-                self.classes.insert(name, class);
-                class
-            }
-            (None, _) => Class::Compute { hint: false },
-        };
-        let mut args = CallArgs::default();
-        let (mut device, mut stream, mut correlation, mut external_id) = (None, None, None, None);
-        for (key, value) in interval.args.iter().cloned().flatten() {
-            match key {
-                b"device" | b"Device" => device = value.integer(),
-                b"stream" | b"Stream" => stream = Some(value),
-                b"correlation" | b"Correlation" => correlation = value.integer(),
-                b"External id" | b"external id" => external_id = value.integer(),
-                _ => args.add(key, value),
-            }
-        }
-        // Device processes are numbered as the devices are.
-        let device = device.or_else(|| interval.process?.integer());
-        let device = device.and_then(|device| u32::try_from(device).ok());
-        let stream = stream.or(interval.thread).map(|stream| self.names.intern(&stream.text()));
-        let correlation = correlation.unwrap_or(0);
-        let on_device = self.devices.entry(device).or_default();
-        match class {
-            Class::Compute { .. } => {
-                on_device.compute.push(Kernel { name, times: interval.times, stream, correlation });
-            }
-            Class::Comm(kernel) => {
-                let call = args.finish(&mut self.names, &mut self.groups);
-                // Without PyTorch's number, profilers repeat the correlation.
-                let external_id = external_id.filter(|&id| id != correlation);
-                on_device.comm.push(CommEvent {
-                    kernel,
-                    times: interval.times,
-                    stream,
-                    correlation,
-                    external_id,
-                    call,
-                });
-            }
-        }
-    }
-
-    /// What a kernel's name was found to be.
-    pub fn class(&self, name: Sym) -> Option<Class> {
-        self.classes.get(&name).copied()
-    }
-
-    fn launch(&mut self, interval: &Interval<'_>) {
-        self.profiler = true;
-        let thread = self.thread(interval.process, interval.thread);
-        let correlation = interval
-            .args
-            .iter()
-            .cloned()
-            .flatten()
-            .find(|(key, _)| matches!(*key, b"correlation" | b"Correlation"))
-            .and_then(|(_, value)| value.integer());
-        self.skip("host_call");
-        if let Some(correlation) = correlation {
-            self.launches.push(Launch { correlation, start_ns: interval.times.start_ns, thread });
-        }
-    }
-
-    fn host_event(&mut self, interval: &Interval<'_>) {
-        self.profiler = true;
-        let text = interval.name.text();
-        if let Some(number) = text.strip_prefix("ProfilerStep#") {
-            match number.trim().parse() {
-                Ok(step) => {
-                    let Times { start_ns, end_ns } = interval.times;
-                    self.steps.push(Step { step, start_ns, end_ns });
-                }
-                Err(_) => self.skip("step_without_number"),
-            }
-            return;
-        }
-        let found = HostCall::named(&text);
-        if found.is_none() && self.host_ops.is_none() {
-            return self.skip("host_call");
-        }
-        let name = self.names.intern(&text);
-        let thread = self.thread(interval.process, interval.thread);
-        let times = interval.times;
-        let mut number = None;
-        if let Some(found) = found {
-            let mut args = CallArgs::default();
-            let mut external_id = None;
-            for (key, value) in interval.args.iter().cloned().flatten() {
-                match key {
-                    b"External id" | b"external id" => external_id = value.integer(),
-                    _ => args.add(key, value),
-                }
-            }
-            let mut call = args.finish(&mut self.names, &mut self.groups);
-            call.op = call.op.or(Some(found.op).filter(|&op| op != Op::Unknown));
-            number = u32::try_from(self.calls.len()).ok();
-            self.calls.push(HostEvent { thread, times, external_id, layer: found.layer, name, call });
-        }
-        match &mut self.host_ops {
-            Some(ops) => ops.push(HostOp { thread, name, times, call: number }),
-            None => self.skip("host_call"),
-        }
-    }
-
-    /// An interval of ours. `mark` is what its category says; without one, its arguments do.
-    fn marked(&mut self, interval: &Interval<'_>, mark: Option<Mark>) {
-        let process = self.thread(interval.process, None);
-        let thread = self.thread(interval.process, interval.thread);
-        let args = interval.args.iter().cloned().flatten();
-        match Marked::new(mark, &interval.name.text(), interval.times, args, &mut self.names) {
-            Some(found) => self.marked.push(Marked { process, thread, ..found }),
-            None => self.skip("unmatched"),
-        }
-    }
-
-    /// An interval of another program, whose name a pattern matches.
-    fn matched(&mut self, interval: &Interval<'_>) {
-        let name = interval.name.text();
-        let (mark, shown) = match self.classifier.pattern(&name) {
-            Some(kernel) => {
-                let op = self.classifier.op_name(kernel.op).to_owned();
-                let rule = self.classifier.rule(kernel);
-                self.rules.add(rule, MatchKind::Comm, Some(&op), interval.times.length_ns());
-                (Mark::Comm, op)
-            }
-            None => {
-                let rule = self.compute_pattern.as_ref().map_or("", NamePattern::rule);
-                self.rules.add(rule, MatchKind::Compute, None, interval.times.length_ns());
-                (Mark::Compute, name.into_owned())
-            }
-        };
-        let process = self.thread(interval.process, None);
-        let thread = self.thread(interval.process, interval.thread);
-        let args = interval.args.iter().cloned().flatten();
-        if let Some(found) = Marked::new(Some(mark), &shown, interval.times, args, &mut self.names) {
-            self.marked.push(Marked { process, thread, ..found });
-        }
-    }
-
-    /// Names of processes and threads.
-    fn label(&mut self, event: &Event<'_>) {
-        let of_thread = match event.name.map(Value::raw) {
-            Some(b"process_name") => false,
-            Some(b"thread_name") => true,
-            _ => return,
-        };
-        let key = self.thread(event.process, event.thread.filter(|_| of_thread));
-        if let Some((_, name)) = event.args().find(|(key, _)| *key == b"name") {
-            self.labels.insert(key, name.text().into_owned());
+            Category::DeviceAnnotation => self.device_step(interval),
+            Category::Profiler => {}
         }
     }
 }
@@ -531,74 +370,4 @@ const STEP: &[u8] = b"ProfilerStep#";
 /// The collective that a call of the host is.
 fn host_call(raw: &[u8]) -> Option<HostCall> {
     HostCall::named(std::str::from_utf8(raw).ok()?)
-}
-
-impl Sink for Collector {
-    fn event(&mut self, event: &Event<'_>) {
-        match event.phase {
-            b'X' => self.complete(event, Category::of(event.category)),
-            b'B' | b'b' => self.begin(event, Category::of(event.category)),
-            b'E' | b'e' => self.end(event),
-            b'M' => self.label(event),
-            0 if event.duration.is_some() => self.complete(event, Category::of(event.category)),
-            _ => self.skip("not_an_interval"),
-        }
-    }
-
-    fn wants(&self, key: &[u8]) -> bool {
-        matches!(key, b"distributedInfo" | b"baseTimeNanoseconds" | b"schemaVersion" | b"deviceProperties")
-    }
-
-    fn member(&mut self, key: &[u8], value: Value<'_>) {
-        match key {
-            // Whole nanoseconds since the epoch, to which all times of the file are relative.
-            b"baseTimeNanoseconds" => {
-                self.base_ns = value.integer().and_then(|ns| i64::try_from(ns).ok());
-            }
-            b"distributedInfo" => {
-                self.profiler = true;
-                self.distributed_info(value);
-            }
-            _ => self.profiler = true,
-        }
-    }
-}
-
-impl Collector {
-    fn distributed_info(&mut self, value: Value<'_>) {
-        let Value::Nested(object) = value else { return };
-        let small = |value: Value<'_>| value.integer().and_then(|number| u32::try_from(number).ok());
-        for (key, value) in Args::new(object) {
-            match key {
-                b"rank" => self.distributed.rank = small(value),
-                b"world_size" => self.distributed.world_size = small(value).filter(|&size| size > 0),
-                b"pg_config" => {
-                    if let Value::Nested(array) = value {
-                        elements(array).for_each(|group| self.group(group));
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// A process group of `pg_config`.
-    fn group(&mut self, value: Value<'_>) {
-        let Value::Nested(object) = value else { return };
-        let (mut name, mut ranks) = (None, (Vec::new(), false));
-        for (key, value) in Args::new(object) {
-            match key {
-                b"pg_name" => name = Some(self.names.intern(&value.text())),
-                b"ranks" => ranks = numbers(value),
-                _ => {}
-            }
-        }
-        let Some(name) = name else { return };
-        self.distributed.groups.push(name);
-        if let (ranks, true) = ranks
-            && !ranks.is_empty()
-        {
-            self.groups.insert(name, ranks);
-        }
-    }
 }

@@ -5,6 +5,7 @@ use super::collect::{Collector, CommEvent, Device, Kernel, Launch, Times};
 use super::plausible::Plausible;
 use crate::classify::{Class, HostLayer, Op, OpName, payload_bytes};
 use crate::timeline::{Comm, Compute, MatchKind, Names, Step, Sym, Track};
+use indexmap::IndexMap;
 use std::collections::HashMap;
 
 /// The rule under which kernels are compute.
@@ -31,6 +32,9 @@ pub(super) fn tracks(collector: &mut Collector, rank: Option<u32>, warnings: &mu
     }
     collector.skip_all("implausible_time", dropped as u64);
     let mut steps = std::mem::take(&mut collector.steps);
+    if steps.is_empty() {
+        steps = projected(std::mem::take(&mut collector.device_steps));
+    }
     let before = steps.len();
     steps.retain(|step| plausible.contains(Times { start_ns: step.start_ns, end_ns: step.end_ns }));
     collector.skip_all("implausible_time", (before - steps.len()) as u64);
@@ -67,6 +71,17 @@ pub(super) fn tracks(collector: &mut Collector, rank: Option<u32>, warnings: &mu
     }
     warn_of_hints(hints, &collector.names, warnings);
     tracks
+}
+
+/// Steps by their projections onto streams: from the first start to the last end of each.
+fn projected(projections: Vec<Step>) -> Vec<Step> {
+    let mut steps: IndexMap<i64, Step> = IndexMap::new();
+    for projection in projections {
+        let step = steps.entry(projection.step).or_insert(projection);
+        step.start_ns = step.start_ns.min(projection.start_ns);
+        step.end_ns = step.end_ns.max(projection.end_ns);
+    }
+    steps.into_values().collect()
 }
 
 /// Events of one stream that claim to start at the same time, beyond the first.

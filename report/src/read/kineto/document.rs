@@ -23,6 +23,11 @@ pub(super) trait Sink {
 
     /// A member that is wanted.
     fn member(&mut self, key: &[u8], value: Value<'_>);
+
+    /// Whether nothing that follows is wanted.
+    fn is_done(&self) -> bool {
+        false
+    }
 }
 
 /// How long a value may be, in bytes.
@@ -100,6 +105,7 @@ fn read_within(limits: Limits, input: impl Read, sink: &mut impl Sink) -> Result
     let result = reader.document(sink);
     let Reader { mut window, mut outcome, .. } = reader;
     match result {
+        Ok(()) if sink.is_done() => {}
         Ok(()) | Err(Break::Lost) => outcome.behind = window.drain(),
         Err(Break::End) => outcome.cut = Some(Cut { at: window.position(), fault: window.fault.take() }),
         Err(Break::Fault(fault)) => return Err(fault),
@@ -150,7 +156,12 @@ impl<R: Read> Reader<R> {
                         b"ranks" | b"compute" | b"comm" if !self.outcome.has_events => {
                             return Err(Break::Fault(Fault::NotATrace));
                         }
-                        _ if sink.wants(&key) => self.take(|value| sink.member(&key, value))?,
+                        _ if sink.wants(&key) => {
+                            self.take(|value| sink.member(&key, value))?;
+                            if sink.is_done() {
+                                return Ok(());
+                            }
+                        }
                         _ => self.skip()?,
                     }
                 }

@@ -15,7 +15,9 @@ mod document;
 mod event;
 mod finish;
 mod host;
+mod info;
 mod json;
+mod keep;
 mod marked;
 mod open;
 mod plausible;
@@ -23,9 +25,10 @@ mod time;
 mod window;
 
 use super::compress::Opened;
-use super::fragment::Fragment;
+use super::fragment::{Fragment, RankSource};
 use super::rank_name::RankName;
 use super::{ReadError, ReadOptions};
+use crate::timeline::Timeline;
 use collect::Collector;
 #[cfg(feature = "nsys")]
 pub(super) use collect::Times;
@@ -114,6 +117,12 @@ pub(super) fn read(
     let pattern = |source| NotRead::Error(ReadError::Pattern { source });
     let mut collector = Collector::new(options).map_err(pattern)?;
     let name = RankName::new(options).map_err(pattern)?;
+    if name.is_given()
+        && let Some(rank) = name.rank(path)
+        && !options.wants(rank)
+    {
+        return Ok(Fragment { timeline: Timeline::default(), rank: RankSource::File(rank) });
+    }
     let outcome = document::read(opened.reader, &mut collector).map_err(|fault| match fault {
         Fault::NotATrace => NotRead::NotATrace,
         Fault::TooLong { at, mib } => NotRead::Error(ReadError::TooLong { path: path.to_owned(), at, mib }),
