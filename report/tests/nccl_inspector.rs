@@ -179,6 +179,26 @@ fn a_rank_in_a_dump_and_in_a_trace_is_said() -> Result {
 }
 
 #[test]
+fn plugins_made_after_it_name_no_communicator_and_an_algorithm() -> Result {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("dump.jsonl");
+    std::fs::write(
+        &path,
+        "{\"header\":{\"rank\":1,\"n_ranks\":8},\"coll_perf\":{\"coll\":\"AllReduce\",\"coll_sn\":10,\
+         \"coll_msg_size_bytes\":4194304,\"coll_algo\":\"Ring\",\"coll_proto\":\"Simple\",\
+         \"coll_exec_time_us\":150.25,\"event_trace_ts\":{\"kernel_events\":[{\"channel_id\":0,\
+         \"kernel_start_ts\":123456,\"kernel_stop_ts\":128006}]}}}\n",
+    )?;
+    let timeline = read(&[path], &ReadOptions::default())?;
+    let comm = timeline.tracks[0].comm.get(0).ok_or("no call")?;
+    assert_eq!((timeline.tracks[0].rank, comm.comm), (1, None));
+    assert_eq!((comm.start_ns, comm.end_ns), (123_456_000, 123_606_250));
+    let name = |sym: Option<_>| sym.map(|sym| timeline.names.get(sym));
+    assert_eq!((name(comm.algorithm), name(comm.protocol)), (Some("ring"), Some("simple")));
+    Ok(())
+}
+
+#[test]
 fn odd_records_are_counted() -> Result {
     let header = "\"header\":{\"id\":\"0x1\",\"rank\":0,\"n_ranks\":2}";
     let folder = tempfile::tempdir()?;

@@ -125,7 +125,9 @@ impl Dump {
         };
         let comm = Comm {
             bytes: event.payload,
-            comm: Some(names.intern(&communicator)),
+            comm: (!event.comm.is_empty()).then(|| names.intern(&communicator)),
+            algorithm: event.algorithm.as_deref().map(|algorithm| names.intern(algorithm)),
+            protocol: event.protocol.as_deref().map(|protocol| names.intern(protocol)),
             seq: numbered,
             comm_size: Some(event.nranks),
             comm_rank: Some(event.rank),

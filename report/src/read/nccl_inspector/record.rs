@@ -19,8 +19,9 @@ pub(super) struct Record<'a> {
 
 #[derive(Debug, Deserialize)]
 struct Header<'a> {
+    /// Missing in the dumps of plugins made after it.
     #[serde(borrow)]
-    id: Cow<'a, str>,
+    id: Option<Cow<'a, str>>,
     #[serde(borrow)]
     comm_name: Option<Cow<'a, str>>,
     rank: u32,
@@ -50,6 +51,11 @@ struct Perf<'a> {
     /// Microseconds.
     #[serde(alias = "coll_exec_time_us", alias = "p2p_exec_time_us")]
     exec_time_us: Option<f64>,
+    /// Of such plugins as well.
+    #[serde(borrow)]
+    coll_algo: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    coll_proto: Option<Cow<'a, str>>,
     #[serde(borrow, alias = "coll_timing_source", alias = "p2p_timing_source")]
     timing_source: Option<Cow<'a, str>>,
     /// `"nan"` is written as text.
@@ -80,6 +86,7 @@ pub(super) struct Event<'a> {
     pub name: &'a str,
     pub op: Option<Op>,
     pub point_to_point: bool,
+    /// Empty if not named.
     pub comm: &'a str,
     pub comm_name: Option<&'a str>,
     pub rank: u32,
@@ -95,6 +102,9 @@ pub(super) struct Event<'a> {
     pub duration_ns: i64,
     pub start_ns: Option<i64>,
     pub timing_source: Option<&'a str>,
+    /// In lower case.
+    pub algorithm: Option<String>,
+    pub protocol: Option<String>,
     pub busbw_gbs: Option<f64>,
 }
 
@@ -136,7 +146,7 @@ impl Record<'_> {
             name: &perf.op,
             op,
             point_to_point,
-            comm: &header.id,
+            comm: header.id.as_deref().unwrap_or(""),
             comm_name: header.comm_name.as_deref().filter(|name| !name.is_empty() && *name != "unknown"),
             rank: header.rank,
             nranks: header.n_ranks,
@@ -150,6 +160,8 @@ impl Record<'_> {
             duration_ns,
             start_ns: start_us.and_then(|us| i64::try_from(us).ok()?.checked_mul(1000)),
             timing_source: source,
+            algorithm: perf.coll_algo.as_deref().map(str::to_ascii_lowercase),
+            protocol: perf.coll_proto.as_deref().map(str::to_ascii_lowercase),
             busbw_gbs: perf.busbw_gbs.as_ref().and_then(serde_json::Value::as_f64),
         })
     }

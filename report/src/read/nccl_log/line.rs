@@ -111,8 +111,8 @@ fn host_pid(word: &str) -> Option<(usize, &str, u32)> {
     (!host.is_empty()).then_some((begin, host, pid))
 }
 
-/// The rank in what a launcher puts before a line: `[1,3]<stdout>:` (Open MPI), `[rank3]:` (PyTorch),
-/// `3: ` (srun -l). `[default3]:` of torchrun is a rank of its host only and does not count.
+/// The rank in what a launcher puts before a line: `[1,3]<stdout>:` (Open MPI), `[3] ` (MPICH),
+/// `[rank3]:` (PyTorch), `3: ` (srun -l). `[default3]:` of torchrun is a rank of its host only and does not count.
 pub(in crate::read) fn launcher_rank(prefix: &str) -> Option<u32> {
     let prefix = prefix.trim_start();
     if let Some(bracket) = prefix.strip_prefix('[') {
@@ -120,7 +120,7 @@ pub(in crate::read) fn launcher_rank(prefix: &str) -> Option<u32> {
         if let Some(rank) = inner.strip_prefix("rank") {
             return rank.trim().parse().ok();
         }
-        let (job, rank) = inner.rsplit_once(',')?;
+        let Some((job, rank)) = inner.rsplit_once(',') else { return inner.parse().ok() };
         let job = job.rsplit('@').next().unwrap_or(job);
         return job.parse::<u32>().ok().and(rank.parse().ok());
     }
@@ -133,6 +133,7 @@ pub(in crate::read) fn without_launcher(line: &str) -> &str {
     let rest = match trimmed.strip_prefix('[') {
         Some(bracket) => match bracket.split_once(']') {
             Some((inner, rest)) if inner.starts_with("rank") || inner.starts_with("default") => rest,
+            Some((inner, rest)) if inner.parse::<u32>().is_ok() => rest.trim_start(),
             Some((inner, rest)) if inner.contains(',') => {
                 let rest = rest.strip_prefix("<stdout>").or_else(|| rest.strip_prefix("<stderr>"));
                 rest.unwrap_or(line)
@@ -167,6 +168,7 @@ mod tests {
             ("[prterun-h-5@1,7]<stderr>: node-1.x:12:34 [0] NCCL INFO Using network IB", Some(7)),
             ("[rank7]:node-1.x:12:34 [0] NCCL INFO Using network IB", Some(7)),
             ("[default7]:node-1.x:12:34 [0] NCCL INFO Using network IB", None),
+            ("[7] node-1.x:12:34 [0] NCCL INFO Using network IB", Some(7)),
             (" 7: node-1.x:12:34 [0] NCCL INFO Using network IB", Some(7)),
             ("[2025-06-01 12:00:01] node-1.x:12:34 [0] NCCL INFO Using network IB", None),
         ] {
@@ -206,7 +208,7 @@ mod tests {
 
     #[test]
     fn launchers_are_stripped() {
-        for line in ["# a", "[1,0]<stdout>:# a", "[default0]:# a", "[rank0]:# a", "0: # a"] {
+        for line in ["# a", "[1,0]<stdout>:# a", "[0] # a", "[default0]:# a", "[rank0]:# a", "0: # a"] {
             assert_eq!(without_launcher(line), "# a", "{line}");
         }
         assert_eq!(without_launcher("[x] # a"), "[x] # a");
