@@ -13,7 +13,5 @@ mod tests_table;
 pub use bandwidth::{algbw_gbs, busbw_factor};
 pub use evidence::{Attached, Evidence, Selection, attach_algorithms};
 pub use inspector::{Inspector, InspectorComm, InspectorOp};
-pub use log::{
-    AlgorithmChoice, Calls, Communicator, LastCall, LogWarning, Member, NcclLog, Transport,
-};
+pub use log::{AlgorithmChoice, Calls, Communicator, LastCall, LogWarning, Member, NcclLog, Transport};
 pub use tests_table::{Measure, NcclTests, Place, TestDevice, TestRow};
