@@ -97,9 +97,8 @@ fn hotspot_events(
         for (op, figures) in &rank.summary.by_op {
             let best = worst.entry(op).or_insert((figures, rank.rank));
             // An unknown exposed time is less than any; of two, the longer time counts.
-            let longer = figures.exposed_time.is_none()
-                && best.0.exposed_time.is_none()
-                && figures.time > best.0.time;
+            let longer =
+                figures.exposed_time.is_none() && best.0.exposed_time.is_none() && figures.time > best.0.time;
             if longer || figures.exposed_time > best.0.exposed_time {
                 *best = (figures, rank.rank);
             }

@@ -158,7 +158,8 @@ impl Commits {
         let Some(&last) = ranks.last() else { return };
         let present = builder.present();
         let taken = |rank: u32| present.contains(&rank) || self.assigned.contains(&rank);
-        let is_free = |first: &u32| (0..=last).all(|rank| first.checked_add(rank).is_some_and(|it| !taken(it)));
+        let is_free =
+            |first: &u32| (0..=last).all(|rank| first.checked_add(rank).is_some_and(|it| !taken(it)));
         let highest = present.last().max(self.assigned.last()).map_or(0, |rank| rank.saturating_add(1));
         let first = (0..=highest).find(is_free).unwrap_or(0);
         if first > 0 {

@@ -6,10 +6,10 @@ use super::detect::{Format, detect};
 use super::folder::record_paths;
 use super::fragment::{Commits, Fragment};
 use super::kineto::{self, Beginning, NotRead};
-use super::{nccl_inspector, nccl_tests, nccl_text};
 #[cfg(feature = "nsys")]
 use super::nsys;
 use super::{ReadError, ReadOptions};
+use super::{nccl_inspector, nccl_tests, nccl_text};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
