@@ -126,7 +126,7 @@ fn ranks_that_are_late_by_chance_are_not_to_be_rebalanced() {
     for ranks in ["2", "3", "4"] {
         let folder = tempdir().unwrap();
         let report =
-            recorded(folder.path(), &["--ranks", ranks, "--steps", "40", "--batch", "16", "--hidden", "128"]);
+            recorded(folder.path(), &["--ranks", ranks, "--steps", "40", "--batch", "16", "--hidden", "256"]);
         let priority = &report["hotspots"]["priority"];
         assert_eq!(priority["rank_imbalance_observed"], true);
         assert_ne!(
