@@ -2,11 +2,12 @@
 
 use crate::args::InputArgs;
 use crate::failure::{Failure, message};
+use crate::progress::read;
 use crate::{output, report};
 use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 use commtrace_report::convert::{ConvertError, Target, left_out, write_records};
-use commtrace_report::read::{read, write_timeline_json};
+use commtrace_report::read::write_timeline_json;
 use commtrace_report::render::write_chrome;
 use std::path::{Path, PathBuf};
 

@@ -7,6 +7,7 @@ mod convert;
 mod estimate;
 mod failure;
 mod output;
+mod progress;
 mod report;
 
 use args::{Cli, Command};

@@ -3,10 +3,10 @@
 use crate::args::{Format, ReportArgs};
 use crate::failure::{Failure, message};
 use crate::output;
+use crate::progress::read;
 use clap::error::ErrorKind;
 use commtrace_report::advise::Thresholds;
 use commtrace_report::analyze::{AnalyzeOptions, Report, StepRange, analyze};
-use commtrace_report::read::read;
 use commtrace_report::render;
 use commtrace_report::timeline::Timeline;
 use std::collections::BTreeSet;

@@ -1,6 +1,7 @@
 //! Files as the bytes they stand for: decompressed while they are read, by their content.
 
 use super::detect::SNIFF_BYTES;
+use super::progress::{Meter, Metered};
 use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
@@ -13,22 +14,22 @@ const GZIP: &[u8] = b"\x1f\x8b";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
 
 /// An opened file.
-pub(super) struct Opened {
+pub(super) struct Opened<'m> {
     /// The first bytes of the content; [`reader`](Self::reader) gives them again.
     pub start: Vec<u8>,
     /// The content from its beginning.
-    pub reader: Box<dyn Read + Send>,
+    pub reader: Box<dyn Read + Send + 'm>,
     /// Whether the file holds it compressed.
     pub compressed: bool,
 }
 
-/// Opens `path`, decompressing gzip and zstd.
-pub(super) fn open(path: &Path) -> io::Result<Opened> {
-    let mut file = BufReader::with_capacity(BUFFER, File::open(path)?);
+/// Opens `path`, decompressing gzip and zstd; `meter` hears what is read of the file.
+pub(super) fn open<'m>(path: &Path, meter: Option<&'m Meter<'m>>) -> io::Result<Opened<'m>> {
+    let mut file = BufReader::with_capacity(BUFFER, Metered::new(File::open(path)?, meter));
     let magic = file.fill_buf()?;
     let gzip = magic.starts_with(GZIP);
     let compressed = gzip || magic.starts_with(ZSTD);
-    let mut reader: Box<dyn Read + Send> = if gzip {
+    let mut reader: Box<dyn Read + Send + 'm> = if gzip {
         Box::new(MultiGzDecoder::new(file))
     } else if magic.starts_with(ZSTD) {
         Box::new(Zstd::new(file))
@@ -57,7 +58,7 @@ pub(super) fn open(path: &Path) -> io::Result<Opened> {
     }
     start.truncate(length);
     let again = Cursor::new(start.clone());
-    let reader: Box<dyn Read + Send> = match fault {
+    let reader: Box<dyn Read + Send + 'm> = match fault {
         Some(error) => Box::new(again.chain(Fault(Some(error)))),
         None => Box::new(again.chain(reader)),
     };
@@ -167,7 +168,7 @@ mod tests {
         let path = folder.path().join("any name");
         std::fs::write(&path, bytes).unwrap();
         let mut out = Vec::new();
-        let mut opened = match open(&path) {
+        let mut opened = match open(&path, None) {
             Ok(opened) => opened,
             Err(error) => return (out, Some(error.kind())),
         };

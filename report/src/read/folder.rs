@@ -1,6 +1,7 @@
 //! Record folders: the files of all ranks of a run.
 
 use super::builder::{Builder, ranges};
+use super::progress::Meters;
 use super::{ReadError, ReadOptions, record_file};
 use crate::timeline::Input;
 use std::collections::BTreeMap;
@@ -10,12 +11,17 @@ use std::path::{Path, PathBuf};
 const NAMED: usize = 8;
 
 /// Reads the newest run in `folder`, or the one that `options` names.
-pub(super) fn read(folder: &Path, options: &ReadOptions, builder: &mut Builder) -> Result<(), ReadError> {
+pub(super) fn read(
+    folder: &Path,
+    options: &ReadOptions,
+    meters: &Meters<'_>,
+    builder: &mut Builder,
+) -> Result<(), ReadError> {
     let paths = record_paths(folder)?;
     if paths.is_empty() {
         return Err(ReadError::NoRecords { path: folder.to_owned(), found: listing(folder)? });
     }
-    let runs = runs(paths, builder)?;
+    let runs = runs(paths, meters, builder)?;
     let Some(run) = choose(&runs, options)? else { return Ok(()) };
     let Some(run_files) = runs.get(&run) else { return Ok(()) };
     if options.run.is_none() && runs.len() > 1 {
@@ -29,10 +35,14 @@ pub(super) fn read(folder: &Path, options: &ReadOptions, builder: &mut Builder) 
             runs.len()
         ));
     }
+    for file in runs.iter().filter(|(id, _)| **id != run).flat_map(|(_, files)| files) {
+        meters.done(&file.path);
+    }
     let mut previous = None;
     for file in run_files {
         if !options.wants(file.rank) {
             builder.left_out(file.rank);
+            meters.done(&file.path);
             continue;
         }
         if previous == Some(file.rank) {
@@ -44,7 +54,8 @@ pub(super) fn read(folder: &Path, options: &ReadOptions, builder: &mut Builder) 
             ));
         }
         previous = Some(file.rank);
-        record_file::open(&file.path)?.read(builder)?;
+        record_file::open(&file.path, meters.of(&file.path))?.read(builder)?;
+        meters.done(&file.path);
     }
     Ok(())
 }
@@ -57,11 +68,15 @@ struct RankFile {
 
 /// The files by run, each run's in order of rank and start. Files without a readable header are left
 /// out with a warning, unless there is no other.
-fn runs(paths: Vec<PathBuf>, builder: &mut Builder) -> Result<BTreeMap<String, Vec<RankFile>>, ReadError> {
+fn runs(
+    paths: Vec<PathBuf>,
+    meters: &Meters<'_>,
+    builder: &mut Builder,
+) -> Result<BTreeMap<String, Vec<RankFile>>, ReadError> {
     let mut runs: BTreeMap<String, Vec<RankFile>> = BTreeMap::new();
     let mut first_error = None;
     for path in paths {
-        match record_file::open(&path) {
+        match record_file::open(&path, meters.of(&path)) {
             Ok(file) => {
                 let header = file.header;
                 runs.entry(header.run_id).or_default().push(RankFile {
@@ -71,6 +86,7 @@ fn runs(paths: Vec<PathBuf>, builder: &mut Builder) -> Result<BTreeMap<String, V
                 });
             }
             Err(error) => {
+                meters.done(&path);
                 builder.warn(format!("A file was left out: {error}."));
                 builder.input(Input {
                     path: path.display().to_string(),

@@ -3,20 +3,18 @@
 use super::builder::Builder;
 use super::compress;
 use super::detect::{Format, detect};
-use super::folder::record_paths;
 use super::fragment::{Commits, Fragment};
 use super::kineto::{self, Beginning, NotRead};
+use super::list::Listed;
 #[cfg(feature = "nsys")]
 use super::nsys;
+use super::progress::Meters;
 use super::{ReadError, ReadOptions};
 use super::{nccl_inspector, nccl_tests, nccl_text};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-
-/// Folders within a folder that are looked into, levels.
-const DEPTH: usize = 3;
 
 /// How `.nsys-rep` and `.qdrep` files begin.
 const NSYS_REPORT: &[u8] = b"NVIDIA Tegra Profiler Report";
@@ -37,17 +35,27 @@ struct File {
 }
 
 impl Imports {
-    /// Reads what of `paths` are files of other tools, and what folders without record files hold of
-    /// them. As many files are read at once as there are processors.
-    pub fn load(paths: &[PathBuf], options: &ReadOptions) -> Self {
-        let files: Vec<Vec<PathBuf>> = paths.iter().map(|path| files_of(path)).collect();
-        let all: Vec<&Path> = files.iter().flatten().map(PathBuf::as_path).collect();
-        let mut loaded = in_parallel(&all, |path| load(path, options)).into_iter();
-        let paths = files
+    /// Reads what of `listed` are files of other tools. As many files are read at once as there are
+    /// processors.
+    pub fn load(listed: Vec<Listed>, options: &ReadOptions, meters: &Meters<'_>) -> Self {
+        let all: Vec<(&Path, bool)> = listed
             .iter()
-            .map(|files| {
-                let results = files.iter().zip(loaded.by_ref());
-                results.map(|(path, loaded)| File { path: path.clone(), loaded }).collect()
+            .flat_map(|listed| listed.traces.iter().map(|path| (path.as_path(), listed.folder)))
+            .collect();
+        let mut loaded = in_parallel(&all, |&(path, in_folder)| {
+            let loaded = load(path, options, meters);
+            // A file that was named may be read yet.
+            if in_folder || !matches!(loaded, Ok(None)) {
+                meters.done(path);
+            }
+            loaded
+        })
+        .into_iter();
+        let paths = listed
+            .into_iter()
+            .map(|listed| {
+                let results = listed.traces.into_iter().zip(loaded.by_ref());
+                results.map(|(path, loaded)| File { path, loaded }).collect()
             })
             .collect();
         Self { paths, commits: Commits::default() }
@@ -100,64 +108,21 @@ impl Imports {
     }
 }
 
-/// The files that a path stands for: itself, or what a folder without record files holds.
-fn files_of(path: &Path) -> Vec<PathBuf> {
-    if !path.is_dir() {
-        return vec![path.to_owned()];
-    }
-    if record_paths(path).is_ok_and(|records| !records.is_empty()) {
-        return Vec::new();
-    }
-    let mut files = Vec::new();
-    collect(path, DEPTH, &mut files);
-    files
-}
-
-fn collect(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
-    // What cannot be listed is met again, and said, where the folder is looked at for records.
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
-    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    paths.sort_by_key(|path| natural(path));
-    for path in paths {
-        if path.is_file() {
-            files.push(path);
-        } else if depth > 0 && path.is_dir() {
-            collect(&path, depth - 1, files);
-        }
-    }
-}
-
-/// A key by which `rank2` comes before `rank10`.
-fn natural(path: &Path) -> Vec<(String, u64)> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut parts = Vec::new();
-    let mut rest = name.as_str();
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
-        let (text, after) = rest.split_at(digits);
-        let end = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
-        let (number, after) = after.split_at(end);
-        parts.push((text.to_owned(), number.parse().unwrap_or(u64::MAX)));
-        rest = after;
-    }
-    parts
-}
-
-fn in_parallel<'a, T: Send>(paths: &[&'a Path], read: impl Fn(&'a Path) -> T + Sync) -> Vec<T> {
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(paths.len());
+fn in_parallel<F: Sync, T: Send>(files: &[F], read: impl Fn(&F) -> T + Sync) -> Vec<T> {
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(files.len());
     if threads < 2 {
-        return paths.iter().map(|path| read(path)).collect();
+        return files.iter().map(read).collect();
     }
     let next = AtomicUsize::new(0);
-    let slots: Vec<Mutex<Option<T>>> = paths.iter().map(|_| Mutex::new(None)).collect();
+    let slots: Vec<Mutex<Option<T>>> = files.iter().map(|_| Mutex::new(None)).collect();
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some((path, slot)) = {
+                while let Some((file, slot)) = {
                     let index = next.fetch_add(1, Ordering::Relaxed);
-                    paths.get(index).zip(slots.get(index))
+                    files.get(index).zip(slots.get(index))
                 } {
-                    let result = read(path);
+                    let result = read(file);
                     *slot.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(result);
                 }
             });
@@ -169,8 +134,8 @@ fn in_parallel<'a, T: Send>(paths: &[&'a Path], read: impl Fn(&'a Path) -> T + S
 }
 
 /// Reads `path` if it is of another tool's format.
-fn load(path: &Path, options: &ReadOptions) -> Loaded {
-    let opened = compress::open(path).map_err(ReadError::io(path))?;
+fn load(path: &Path, options: &ReadOptions, meters: &Meters<'_>) -> Loaded {
+    let opened = compress::open(path, meters.of(path)).map_err(ReadError::io(path))?;
     if opened.start.starts_with(NSYS_REPORT) {
         return Err(ReadError::NotExported { path: path.to_owned() });
     }

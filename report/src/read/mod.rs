@@ -29,6 +29,7 @@ mod kineto;
 pub(crate) mod lanes;
 #[cfg(feature = "import")]
 mod lines;
+mod list;
 #[cfg(feature = "import")]
 mod nccl_inspector;
 #[cfg(feature = "import")]
@@ -39,18 +40,22 @@ mod nccl_tests;
 mod nccl_text;
 #[cfg(feature = "nsys")]
 mod nsys;
+mod progress;
 #[cfg(feature = "import")]
 mod rank_name;
 mod record_file;
 mod timeline_json;
 
 pub use error::ReadError;
+pub use progress::Progress;
 pub use record_file::{RankStatus, run_status};
 pub use timeline_json::write_timeline_json;
 
 use crate::timeline::Timeline;
 use builder::{Builder, ranges};
 use detect::{Format, detect};
+use list::Listed;
+use progress::{Meter, Meters};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -101,12 +106,27 @@ impl ReadOptions {
 /// [`ReadError`] if a path cannot be read, is of no known format, holds an invalid value, or if
 /// nothing matches `options`.
 pub fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<Timeline, ReadError> {
+    read_with(paths, options, &())
+}
+
+/// Reads as [`read`] does, and tells `progress` how far it has come.
+///
+/// # Errors
+///
+/// As [`read`].
+pub fn read_with(
+    paths: &[PathBuf],
+    options: &ReadOptions,
+    progress: &dyn Progress,
+) -> Result<Timeline, ReadError> {
     if paths.is_empty() {
         return Err(ReadError::NoInput);
     }
+    let listed: Vec<Listed> = paths.iter().map(|path| Listed::of(path)).collect();
+    let meters = Meters::begin(progress, listed.iter().flat_map(Listed::files).cloned());
     let mut builder = Builder::default();
     #[cfg(feature = "import")]
-    let mut imports = import::Imports::load(paths, options);
+    let mut imports = import::Imports::load(listed, options, &meters);
     #[cfg_attr(not(feature = "import"), allow(unused_variables))]
     for (index, path) in paths.iter().enumerate() {
         #[cfg(feature = "import")]
@@ -114,9 +134,10 @@ pub fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<Timeline, ReadEr
             continue;
         }
         if path.is_dir() {
-            folder::read(path, options, &mut builder)?;
+            folder::read(path, options, &meters, &mut builder)?;
         } else {
-            read_file(path, options, &mut builder)?;
+            read_file(path, options, meters.of(path), &mut builder)?;
+            meters.done(path);
         }
     }
     if let Some(wanted) = &options.ranks
@@ -139,7 +160,12 @@ pub fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<Timeline, ReadEr
     Ok(timeline)
 }
 
-fn read_file(path: &Path, options: &ReadOptions, builder: &mut Builder) -> Result<(), ReadError> {
+fn read_file(
+    path: &Path,
+    options: &ReadOptions,
+    meter: Option<&Meter<'_>>,
+    builder: &mut Builder,
+) -> Result<(), ReadError> {
     let (start, compressed) = start_of(path)?;
     if start.is_empty() {
         return Err(ReadError::Empty { path: path.to_owned() });
@@ -150,7 +176,7 @@ fn read_file(path: &Path, options: &ReadOptions, builder: &mut Builder) -> Resul
             found: "this is a compressed Arrow stream, decompress it first".to_owned(),
         }),
         Format::ArrowStream => {
-            let record = record_file::open(path)?;
+            let record = record_file::open(path, meter)?;
             if let Some(run) = &options.run
                 && record.header.run_id != *run
             {
@@ -163,7 +189,7 @@ fn read_file(path: &Path, options: &ReadOptions, builder: &mut Builder) -> Resul
             }
             record.read(builder)
         }
-        Format::Json => timeline_json::read(path, options, builder),
+        Format::Json => timeline_json::read(path, options, meter, builder),
         Format::Other(found) => Err(ReadError::UnknownFormat { path: path.to_owned(), found }),
     }
 }
@@ -171,7 +197,7 @@ fn read_file(path: &Path, options: &ReadOptions, builder: &mut Builder) -> Resul
 /// The first bytes of the content, and whether the file is compressed.
 #[cfg(feature = "import")]
 fn start_of(path: &Path) -> Result<(Vec<u8>, bool), ReadError> {
-    let opened = compress::open(path).map_err(ReadError::io(path))?;
+    let opened = compress::open(path, None).map_err(ReadError::io(path))?;
     Ok((opened.start, opened.compressed))
 }
 

@@ -33,7 +33,7 @@ pub(super) fn may_match(start: &[u8]) -> bool {
 }
 
 /// Reads `path`, which was opened; `None` if there is nothing of NCCL in it.
-pub(super) fn read(path: &Path, opened: Opened) -> Result<Option<Fragment>, ReadError> {
+pub(super) fn read(path: &Path, opened: Opened<'_>) -> Result<Option<Fragment>, ReadError> {
     let shown = path.display().to_string();
     let mut lines = Lines::new(opened.reader);
     let (mut log, mut tables) = (LogReader::default(), TableReader::default());
@@ -99,7 +99,7 @@ pub(super) fn read(path: &Path, opened: Opened) -> Result<Option<Fragment>, Read
 }
 
 /// Reads the JSON of nccl-tests in `path`, which was opened.
-pub(super) fn read_json(path: &Path, opened: Opened) -> Fragment {
+pub(super) fn read_json(path: &Path, opened: Opened<'_>) -> Fragment {
     let shown = path.display().to_string();
     let json::Outcome { table, fault, malformed } = json::read(opened.reader);
     let mut warnings = Vec::new();

@@ -110,7 +110,7 @@ pub(super) enum NotRead {
 /// `beginning` is what its first bytes said.
 pub(super) fn read(
     path: &Path,
-    opened: Opened,
+    opened: Opened<'_>,
     beginning: Beginning,
     options: &ReadOptions,
 ) -> Result<Fragment, NotRead> {

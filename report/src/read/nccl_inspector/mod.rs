@@ -33,7 +33,7 @@ pub(super) fn matches(start: &[u8]) -> bool {
 }
 
 /// Reads the dump `path`, which was opened.
-pub(super) fn read(path: &Path, opened: Opened, options: &ReadOptions) -> Result<Fragment, ReadError> {
+pub(super) fn read(path: &Path, opened: Opened<'_>, options: &ReadOptions) -> Result<Fragment, ReadError> {
     let name = RankName::new(options).map_err(|source| ReadError::Pattern { source })?;
     let shown = path.display().to_string();
     let mut records = Records::new(opened.reader);

@@ -27,7 +27,7 @@ pub(super) struct Content {
 
 impl Content {
     /// The database in `path`, whose content was `opened`.
-    pub fn new(path: &Path, opened: Opened) -> Result<Self, ReadError> {
+    pub fn new(path: &Path, opened: Opened<'_>) -> Result<Self, ReadError> {
         let expected = size_in_header(&opened.start);
         if !opened.compressed {
             let length = std::fs::metadata(path).map_err(ReadError::io(path))?.len();
@@ -39,7 +39,7 @@ impl Content {
         Self::decompress(path, opened, expected)
     }
 
-    fn decompress(path: &Path, mut opened: Opened, expected: Option<u64>) -> Result<Self, ReadError> {
+    fn decompress(path: &Path, mut opened: Opened<'_>, expected: Option<u64>) -> Result<Self, ReadError> {
         let mut copy = NamedTempFile::new().map_err(ReadError::io(std::env::temp_dir()))?;
         let mut buffer = vec![0; CHUNK];
         let mut length = 0;

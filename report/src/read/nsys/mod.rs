@@ -51,7 +51,7 @@ pub(super) fn is_sqlite(start: &[u8]) -> bool {
 }
 
 /// Reads the export `path`, which was opened.
-pub(super) fn read(path: &Path, opened: Opened, options: &ReadOptions) -> Result<Fragment, ReadError> {
+pub(super) fn read(path: &Path, opened: Opened<'_>, options: &ReadOptions) -> Result<Fragment, ReadError> {
     let pattern = |source| ReadError::Pattern { source };
     let classifier = Classifier::new(options).map_err(pattern)?;
     let steps = StepName::new(options.step_pattern.as_deref()).map_err(pattern)?;

@@ -12,6 +12,7 @@ pub use status::{RankStatus, run_status};
 
 use super::ReadError;
 use super::builder::Builder;
+use super::progress::{Meter, Metered};
 use crate::record::Header;
 use crate::timeline::Input;
 use decode::{Decoded, Decoder, Fault};
@@ -32,11 +33,14 @@ pub(super) struct RecordFile<R> {
     pub header: Header,
 }
 
-/// Opens a record file and reads its header.
-pub(super) fn open(path: &Path) -> Result<RecordFile<BufReader<File>>, ReadError> {
+/// Opens a record file and reads its header; `meter` hears what is read of it.
+pub(super) fn open<'m>(
+    path: &Path,
+    meter: Option<&'m Meter<'m>>,
+) -> Result<RecordFile<BufReader<Metered<'m, File>>>, ReadError> {
     let file = File::open(path).map_err(ReadError::io(path))?;
     let length = file.metadata().map_err(ReadError::io(path))?.len();
-    RecordFile::new(path, BufReader::with_capacity(BUFFER, file), length)
+    RecordFile::new(path, BufReader::with_capacity(BUFFER, Metered::new(file, meter)), length)
 }
 
 impl<R: Read> RecordFile<R> {

@@ -33,7 +33,7 @@ pub fn run_status(folder: &Path, run_id: &str) -> Result<Vec<RankStatus>, ReadEr
     let mut ranks: Vec<RankStatus> = record_paths(folder)?
         .into_iter()
         .filter_map(|path| {
-            let header = super::open(&path).ok()?.header;
+            let header = super::open(&path, None).ok()?.header;
             if header.run_id != run_id {
                 return None;
             }

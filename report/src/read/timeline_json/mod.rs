@@ -22,6 +22,9 @@ mod write;
 pub use write::write_timeline_json;
 
 use super::builder::Builder;
+use super::progress::Meter;
+#[cfg(not(feature = "import"))]
+use super::progress::Metered;
 use super::{ReadError, ReadOptions};
 use crate::timeline::Input;
 use document::{Document, Reader};
@@ -32,9 +35,14 @@ use std::path::Path;
 
 const BUFFER: usize = 1 << 17;
 
-/// Reads `path` into `builder`.
-pub(super) fn read(path: &Path, options: &ReadOptions, builder: &mut Builder) -> Result<(), ReadError> {
-    let mut input = open(path).map_err(ReadError::io(path))?;
+/// Reads `path` into `builder`; `meter` hears what is read of it.
+pub(super) fn read(
+    path: &Path,
+    options: &ReadOptions,
+    meter: Option<&Meter<'_>>,
+    builder: &mut Builder,
+) -> Result<(), ReadError> {
+    let mut input = open(path, meter).map_err(ReadError::io(path))?;
     skip_byte_order_mark(&mut input).map_err(ReadError::io(path))?;
     let mut reader = Reader::new(builder, options);
     let mut json = serde_json::Deserializer::from_reader(input);
@@ -70,13 +78,13 @@ pub(super) fn read(path: &Path, options: &ReadOptions, builder: &mut Builder) ->
 
 /// The content of `path`, decompressed if need be.
 #[cfg(feature = "import")]
-fn open(path: &Path) -> io::Result<BufReader<impl Read>> {
-    Ok(BufReader::with_capacity(BUFFER, super::compress::open(path)?.reader))
+fn open<'m>(path: &Path, meter: Option<&'m Meter<'m>>) -> io::Result<BufReader<impl Read + use<'m>>> {
+    Ok(BufReader::with_capacity(BUFFER, super::compress::open(path, meter)?.reader))
 }
 
 #[cfg(not(feature = "import"))]
-fn open(path: &Path) -> io::Result<BufReader<impl Read>> {
-    Ok(BufReader::with_capacity(BUFFER, std::fs::File::open(path)?))
+fn open<'m>(path: &Path, meter: Option<&'m Meter<'m>>) -> io::Result<BufReader<impl Read + use<'m>>> {
+    Ok(BufReader::with_capacity(BUFFER, Metered::new(std::fs::File::open(path)?, meter)))
 }
 
 fn skip_byte_order_mark(input: &mut impl BufRead) -> io::Result<()> {
@@ -90,7 +98,7 @@ fn skip_byte_order_mark(input: &mut impl BufRead) -> io::Result<()> {
 /// writers put them there.
 fn not_finite(path: &Path, line: usize, column: usize) -> Option<String> {
     const WORDS: [&[u8]; 6] = [b"NaN", b"nan", b"-Inf", b"-inf", b"Inf", b"inf"];
-    let mut input = open(path).ok()?;
+    let mut input = open(path, None).ok()?;
     skip_byte_order_mark(&mut input).ok()?;
     for _ in 1..line {
         input.skip_until(b'\n').ok()?;
