@@ -3,7 +3,7 @@
 use crate::advise::Thresholds;
 use crate::timeline::{Step, Timeline, Track};
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::str::FromStr;
 
 /// What to analyze, and the limits of the advice.
@@ -104,10 +104,14 @@ pub(super) fn select<'a>(timeline: &'a Timeline, options: &AnalyzeOptions) -> Ve
             && track.untimed.count == 0
             && !track.steps.is_empty()
     };
+    let mut of_rank: HashMap<u32, Vec<&Track>> = HashMap::new();
+    for track in &timeline.tracks {
+        of_rank.entry(track.rank).or_default().push(track);
+    }
     let mut selected = Vec::new();
     for track in timeline.tracks.iter().filter(wanted) {
         let siblings =
-            || timeline.tracks.iter().filter(|other| other.rank == track.rank && other.clock == track.clock);
+            || of_rank.get(&track.rank).into_iter().flatten().filter(|other| other.clock == track.clock);
         if only_steps(track) && siblings().any(|other| !only_steps(other)) {
             continue;
         }

@@ -3,6 +3,7 @@
 use crate::timeline::{CommColumns, Input, Names, Step, Sym, Timeline, Track};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ops::RangeInclusive;
 
 /// A timeline in the making: tracks by rank and device, in any order.
 #[derive(Debug, Default)]
@@ -79,11 +80,11 @@ impl Builder {
 
     /// States the clock of all of the rank's tracks so far.
     pub fn set_clock(&mut self, rank: u32, clock: Option<Sym>) {
-        if !self.tracks.keys().any(|key| key.0 == rank) {
+        if self.tracks.range(of(rank)).next().is_none() {
             self.track(rank, None);
         }
         let mut differs = false;
-        for track in self.tracks.values_mut().filter(|track| track.rank == rank) {
+        for track in self.tracks.range_mut(of(rank)).map(|(_, track)| track) {
             differs |= track.clock.zip(clock).is_some_and(|(known, clock)| known != clock);
             track.clock = track.clock.or(clock);
         }
@@ -102,7 +103,7 @@ impl Builder {
             return found;
         }
         let instants: HashSet<i64> = starts.iter().map(|start| start.0).collect();
-        for track in self.tracks.values().filter(|track| track.rank == rank) {
+        for track in self.tracks.range(of(rank)).map(|(_, track)| track) {
             let comm = track.comm.iter().map(|comm| (comm.start_ns, comm.op));
             found.extend(comm.filter(|start| starts.contains(start)));
         }
@@ -155,7 +156,7 @@ impl Builder {
         for (rank, mut steps) in std::mem::take(&mut self.steps) {
             // A step's row is written when the step ends; open intervals resolve later.
             steps.sort_by_key(|step| step.start_ns);
-            for track in self.tracks.values_mut().filter(|track| track.rank == rank) {
+            for track in self.tracks.range_mut(of(rank)).map(|(_, track)| track) {
                 track.steps.extend_from_slice(&steps);
             }
         }
@@ -194,6 +195,11 @@ impl Builder {
     }
 }
 
+/// The keys of the tracks of a rank.
+fn of(rank: u32) -> RangeInclusive<(u32, Option<u32>)> {
+    (rank, None)..=(rank, Some(u32::MAX))
+}
+
 /// The communication of a device and of the host as it was recorded: ties between ops go to the one
 /// that was seen first.
 fn interleave(device: &CommColumns, host: &CommColumns, by_device: &[bool]) -> CommColumns {
@@ -224,6 +230,11 @@ fn append(track: &mut Track, other: Track) {
 
 /// Numbers in ascending order as ranges, for example `0-3, 7`; after `most` ranges, how many follow.
 pub(super) fn ranges(numbers: impl IntoIterator<Item = u32>, most: usize) -> String {
+    name_ranges(&in_ranges(numbers), most)
+}
+
+/// Numbers in ascending order as ranges, each its first and last.
+pub(super) fn in_ranges(numbers: impl IntoIterator<Item = u32>) -> Vec<(u32, u32)> {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for number in numbers {
         match ranges.last_mut() {
@@ -231,6 +242,11 @@ pub(super) fn ranges(numbers: impl IntoIterator<Item = u32>, most: usize) -> Str
             _ => ranges.push((number, number)),
         }
     }
+    ranges
+}
+
+/// Ranges as [`ranges`] writes them.
+pub(super) fn name_ranges(ranges: &[(u32, u32)], most: usize) -> String {
     let left: u64 = ranges.iter().skip(most).map(|&(first, last)| u64::from(last - first) + 1).sum();
     let mut text = ranges
         .iter()

@@ -1,10 +1,10 @@
 //! Record folders: the files of all ranks of a run.
 
-use super::builder::{Builder, ranges};
+use super::builder::{Builder, in_ranges, name_ranges};
 use super::progress::Meters;
 use super::{ReadError, ReadOptions, record_file};
 use crate::timeline::Input;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Ranges of ranks and names that a message lists, at most.
@@ -161,11 +161,13 @@ fn listing(folder: &Path) -> Result<String, ReadError> {
 pub(super) fn warn_of_missing(builder: &mut Builder, options: &ReadOptions) {
     let Some(world_size) = builder.get_world_size() else { return };
     let present = builder.present();
-    let missing: Vec<u32> =
-        (0..world_size).filter(|rank| options.wants(*rank) && !present.contains(rank)).collect();
-    if !missing.is_empty() {
-        let (noun, verb) = if missing.len() == 1 { ("Rank", "has") } else { ("Ranks", "have") };
-        let count = missing.len();
+    let missing = match &options.ranks {
+        Some(wanted) => in_ranges(wanted.range(..world_size).copied().filter(|rank| !present.contains(rank))),
+        None => gaps(&present, world_size),
+    };
+    let count: u64 = missing.iter().map(|range| u64::from(range.1 - range.0) + 1).sum();
+    if count > 0 {
+        let (noun, verb) = if count == 1 { ("Rank", "has") } else { ("Ranks", "have") };
         let (what, why) = if builder.has_records() {
             ("record", "not recorded (COMMTRACE_RANKS), on another host, or ended before the first record")
         } else {
@@ -173,7 +175,55 @@ pub(super) fn warn_of_missing(builder: &mut Builder, options: &ReadOptions) {
         };
         builder.warn(format!(
             "{noun} {} {verb} no {what} ({count} of {world_size} ranks missing): {why}.",
-            ranges(missing, NAMED)
+            name_ranges(&missing, NAMED)
         ));
+    }
+}
+
+/// The ranges (first and last) of `0..world_size` that are not `present`. An input may state any world
+/// size, so the numbers in between are never listed.
+fn gaps(present: &BTreeSet<u32>, world_size: u32) -> Vec<(u32, u32)> {
+    let mut gaps = Vec::new();
+    let mut next = 0;
+    for &rank in present.range(..world_size) {
+        if rank > next {
+            gaps.push((next, rank - 1));
+        }
+        // Below the world size, so one more is a number yet.
+        next = rank + 1;
+    }
+    if world_size > next {
+        gaps.push((next, world_size - 1));
+    }
+    gaps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_ranks_are_counted_without_listing_them() {
+        assert_eq!(gaps(&BTreeSet::from([0, 1, 2]), 3), []);
+        assert_eq!(gaps(&BTreeSet::from([1, 2, 9]), 5), [(0, 0), (3, 4)]);
+        assert_eq!(gaps(&BTreeSet::new(), 0), []);
+        let mut builder = Builder::default();
+        builder.track(7, None);
+        builder.world_size(u32::MAX - 1);
+        warn_of_missing(&mut builder, &ReadOptions::default());
+        let warnings = builder.finish().warnings;
+        let told = "Ranks 0-6, 8-4294967293 have no trace (4294967293 of 4294967294 ranks missing)";
+        assert!(warnings[0].starts_with(told), "{warnings:?}");
+    }
+
+    #[test]
+    fn only_wanted_ranks_can_be_missing() {
+        let mut builder = Builder::default();
+        builder.track(7, None);
+        builder.world_size(10);
+        let ranks = Some(BTreeSet::from([5, 7, 12]));
+        warn_of_missing(&mut builder, &ReadOptions { ranks, ..ReadOptions::default() });
+        let warnings = builder.finish().warnings;
+        assert!(warnings[0].starts_with("Rank 5 has no trace (1 of 10 ranks missing)"), "{warnings:?}");
     }
 }
