@@ -14,3 +14,9 @@ pub use headline::headline;
 pub use html::html;
 pub use json::json;
 pub use text::{TextOptions, text};
+
+/// Whether a character steers what shows a text instead of standing in it: control characters, and those
+/// that turn the direction of writing. Names come from inputs and may hold them.
+fn steers(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}

@@ -1,5 +1,6 @@
 //! The page: escaping, tables, style.
 
+use crate::render::steers;
 use std::fmt::Write;
 
 const STYLE: &str = "\
@@ -108,8 +109,25 @@ pub(super) fn escape(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
+            '\t' | '\n' => escaped.push(c),
+            // HTML has no place for them, and what stands between them would be shown out of order.
+            _ if steers(c) => escaped.push(char::REPLACEMENT_CHARACTER),
             _ => escaped.push(c),
         }
     }
     escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_text_and_nothing_else() {
+        assert_eq!(escape("<b title='\"'>&"), "&lt;b title=&#39;&quot;&#39;&gt;&amp;");
+        assert_eq!(
+            escape("a\0b\u{1b}[31m\u{9b}\u{202e}\tc\nd"),
+            "a\u{fffd}b\u{fffd}[31m\u{fffd}\u{fffd}\tc\nd"
+        );
+    }
 }

@@ -1,7 +1,14 @@
 //! Lines that fit the width: headings, wrapped sentences, tables.
 
 use super::TextOptions;
+use crate::render::steers;
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
+use std::borrow::Cow;
+
+/// Characters of a table's cell, at most: names of kernels may have thousands.
+const LONGEST_CELL: usize = 120;
+/// Characters of a word in a sentence, at most. Paths count as words, and are to be whole.
+const LONGEST_WORD: usize = 480;
 
 /// The text so far.
 pub(super) struct Page {
@@ -73,7 +80,7 @@ impl Page {
             Column::Words(name) | Column::Figures(name) => *name,
         }));
         for row in rows {
-            table.add_row(row.iter().map(|cell| clean(cell)));
+            table.add_row(row.iter().map(|cell| clean(&shortened(cell, LONGEST_CELL))));
         }
         for (index, kind) in columns.iter().enumerate() {
             let Some(column) = table.column_mut(index) else { continue };
@@ -88,27 +95,32 @@ impl Page {
     }
 
     /// `text` in lines of the width, the first after `first`, the others after `rest`. A word longer
-    /// than a line is cut.
+    /// than a line goes on in the next.
     fn wrapped(&mut self, first: &str, rest: &str, text: &str) {
         let mut line = first.to_string();
         let mut used = first.chars().count();
         let mut empty = true;
         for word in clean(text).split_whitespace() {
-            let mut word: Vec<char> = word.chars().collect();
+            let word = shortened(word, LONGEST_WORD);
+            let mut word = word.as_ref();
             loop {
                 let gap = usize::from(!empty);
-                if used + gap + word.len() <= self.width {
+                let length = word.chars().count();
+                if used + gap + length <= self.width {
                     if !empty {
                         line.push(' ');
                     }
-                    line.extend(&word);
-                    used += gap + word.len();
+                    line.push_str(word);
+                    used += gap + length;
                     empty = false;
                     break;
                 }
                 if empty {
-                    let piece: String = word.drain(..self.width.saturating_sub(used).max(1)).collect();
-                    line.push_str(&piece);
+                    let room = self.width.saturating_sub(used).max(1);
+                    let end = word.char_indices().nth(room).map_or(word.len(), |(end, _)| end);
+                    let (piece, left) = word.split_at(end);
+                    line.push_str(piece);
+                    word = left;
                 }
                 self.push(&line);
                 line = rest.to_string();
@@ -125,9 +137,21 @@ impl Page {
     }
 }
 
-/// Without control characters: names come from inputs and must not steer the terminal.
+/// Names come from inputs and must not steer the terminal.
 fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars().map(|c| if steers(c) { ' ' } else { c }).collect()
+}
+
+/// `text`, or its beginning and end where it is longer than `most` characters.
+fn shortened(text: &str, most: usize) -> Cow<'_, str> {
+    if text.len() <= most || text.chars().count() <= most {
+        return Cow::Borrowed(text);
+    }
+    let head = most / 2;
+    let tail = most.saturating_sub(head + 1);
+    let mut end: Vec<char> = text.chars().rev().take(tail).collect();
+    end.reverse();
+    Cow::Owned(text.chars().take(head).chain(['…']).chain(end).collect())
 }
 
 /// `one` or `many` with its number.
@@ -155,9 +179,26 @@ mod tests {
     }
 
     #[test]
+    fn very_long_names_show_their_beginning_and_end() {
+        assert_eq!(shortened("abcdefg", 7), "abcdefg");
+        assert_eq!(shortened("äbcdefgh", 7), "äbc…fgh");
+        let mut page = Page::new(&TextOptions { width: 60, max_rows: 3 });
+        let name = format!("first{}last", "ü".repeat(1 << 20));
+        page.note(&name);
+        page.table(&[Column::Words("name")], vec![vec![name]], "rows");
+        let out = page.finish();
+        assert!(out.chars().count() < 2 * (LONGEST_WORD + LONGEST_CELL), "{}", out.len());
+        for part in ["first", "…", "last"] {
+            assert_eq!(out.matches(part).count(), 2, "{part}: {out}");
+        }
+    }
+
+    #[test]
     fn names_cannot_steer_the_terminal() {
         let mut page = Page::new(&TextOptions::default());
-        page.note("all\u{1b}[31mreduce");
-        assert!(!page.finish().contains('\u{1b}'));
+        page.note("all\u{1b}[31mreduce\u{202e}ecuder\u{2066}");
+        page.table(&[Column::Words("op")], vec![vec!["\u{9b}31m\u{202b}\u{2069}".into()]], "ops");
+        let out = page.finish();
+        assert!(!out.chars().any(|c| c != '\n' && steers(c)), "{out:?}");
     }
 }
