@@ -50,5 +50,24 @@ pub fn print(error: &dyn Error) {
 
 /// A line on stderr. Whether anyone reads it must not decide how the command ends.
 pub fn message(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", clean(text));
+}
+
+/// Without what steers a terminal: paths and names come from elsewhere, and may hold anything.
+fn clean(text: &str) -> String {
+    let steers = |c: char| {
+        c != '\n' && c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().map(|c| if steers(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_cannot_steer_the_terminal() {
+        let text = "error: /a\u{1b}]0;x\u{7}/\u{9b}2J\u{202e}b\r\n  caused by: ü";
+        assert_eq!(clean(text), "error: /a\u{fffd}]0;x\u{fffd}/\u{fffd}2J\u{fffd}b\u{fffd}\n  caused by: ü");
+    }
 }
