@@ -191,9 +191,9 @@ impl Config {
         self
     }
 
-    /// Sets how often the writer writes.
+    /// Sets how often the writer writes, from a millisecond to a day.
     pub fn flush_interval(mut self, interval: Duration) -> Self {
-        self.flush = interval.max(Duration::from_millis(1));
+        self.flush = interval.clamp(Duration::from_millis(1), Duration::from_secs(86_400));
         self
     }
 
@@ -205,7 +205,7 @@ impl Config {
 
     /// Sets how long rank 0 waits for the others' files.
     pub fn merge_timeout(mut self, timeout: Duration) -> Self {
-        self.merge_timeout = timeout;
+        self.merge_timeout = timeout.min(Duration::from_secs(1_000_000));
         self
     }
 

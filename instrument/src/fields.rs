@@ -140,6 +140,7 @@ impl<'a> Collector<'a> {
         if meaning == Meaning::Unused {
             return;
         }
+        let text = shortened(text);
         let fields = &mut *self.fields;
         match meaning {
             Meaning::Kind => {
@@ -240,6 +241,22 @@ impl Visit for Collector<'_> {
             self.display(meaning, &format_args!("{value:?}"));
         }
     }
+}
+
+/// Longest text that is kept: as many distinct ones as there may be must fit into memory.
+const MAX_TEXT: usize = 256;
+
+/// `text`, cut at a character if it is longer than [`MAX_TEXT`] bytes.
+#[inline]
+fn shortened(text: &str) -> &str {
+    if text.len() <= MAX_TEXT {
+        return text;
+    }
+    let mut end = MAX_TEXT;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 /// A text of at most 128 bytes on the stack; what is longer is cut at a character.

@@ -2,6 +2,7 @@
 
 use crate::config::{Config, ConfigError, Mode};
 use crate::layer::CommtraceLayer;
+use crate::message::say;
 use crate::rank;
 use crate::record_files::RecordFiles;
 use crate::recorder::{Recorder, Stats, lock};
@@ -49,10 +50,18 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
 
 static ACTIVE: Mutex<Vec<(Weak<Recorder>, Duration)>> = Mutex::new(Vec::new());
 static ANY_ACTIVE: AtomicBool = AtomicBool::new(false);
+static IN_FORKED_CHILD: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process was forked from one that records. It has no writer thread, and a lock may be
+/// held by a thread that it does not have, so nothing here may be touched any more.
+#[inline]
+pub(crate) fn in_forked_child() -> bool {
+    IN_FORKED_CHILD.load(Ordering::Relaxed)
+}
 
 /// The recorders that are recording.
 pub(crate) fn active_recorders() -> Vec<Arc<Recorder>> {
-    if !ANY_ACTIVE.load(Ordering::Relaxed) {
+    if !ANY_ACTIVE.load(Ordering::Relaxed) || in_forked_child() {
         return Vec::new();
     }
     lock(&ACTIVE).iter().filter_map(|(recorder, _)| recorder.upgrade()).collect()
@@ -157,10 +166,10 @@ impl Config {
 /// Says that the application was compiled without our spans.
 fn warn_of_static_level() {
     if tracing::level_filters::STATIC_MAX_LEVEL < tracing::level_filters::LevelFilter::INFO {
-        eprintln!(
-            "commtrace: recording is on, but this program was built with a `max_level_…` feature of \
+        say(format_args!(
+            "recording is on, but this program was built with a `max_level_…` feature of \
              `tracing` that removes INFO spans: nothing can be recorded"
-        );
+        ));
     }
 }
 
@@ -215,12 +224,15 @@ impl Drop for Guard {
 }
 
 fn end(recorder: &Arc<Recorder>, timeout: Duration) {
+    if in_forked_child() {
+        return;
+    }
     if !recorder.finish(timeout) && std::process::id() == recorder.pid {
-        eprintln!(
-            "commtrace: the reports were not ready after {} s; the records written so far can be read \
+        say(format_args!(
+            "the reports were not ready after {} s; the records written so far can be read \
              with `commtrace report`",
             timeout.as_secs()
-        );
+        ));
     }
     let mut active = lock(&ACTIVE);
     active.retain(|(other, _)| other.upgrade().is_some_and(|other| !Arc::ptr_eq(&other, recorder)));
@@ -229,6 +241,9 @@ fn end(recorder: &Arc<Recorder>, timeout: Duration) {
 
 /// Ends all recorders, for ways out of the process that drop no guard.
 fn end_all() {
+    if in_forked_child() {
+        return;
+    }
     // No lock is held while waiting; a thread that holds it now may be the one that was interrupted.
     let recorders: Vec<_> = match ACTIVE.try_lock() {
         Ok(active) => {
@@ -251,8 +266,15 @@ fn finish_at_exit() {
                 // A panic must not cross the C frame.
                 let _ = std::panic::catch_unwind(end_all);
             }
-            // SAFETY: the handler is a plain function that does not unwind.
-            unsafe { libc::atexit(at_exit) };
+            extern "C" fn in_child() {
+                IN_FORKED_CHILD.store(true, Ordering::Relaxed);
+            }
+            // SAFETY: the handlers are plain functions that do not unwind; the one for forked children
+            // only stores to an atomic.
+            unsafe {
+                libc::atexit(at_exit);
+                libc::pthread_atfork(None, None, Some(in_child));
+            }
         }
         if cfg!(panic = "abort") {
             let previous = std::panic::take_hook();
@@ -303,11 +325,11 @@ fn notice_disabled() {
     });
     if installed {
         ONCE.call_once(|| {
-            eprintln!(
-                "commtrace: recording is on, but a filter of the tracing subscriber (for example \
+            say(format_args!(
+                "recording is on, but a filter of the tracing subscriber (for example \
                  EnvFilter at `warn`) disables spans of target `commtrace` at level INFO, so they are \
                  not recorded; allow them, for example with RUST_LOG=warn,commtrace=info"
-            );
+            ));
         });
     }
 }

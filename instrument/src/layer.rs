@@ -2,6 +2,7 @@
 
 use crate::clock;
 use crate::fields::has_kind;
+use crate::guard;
 use crate::local::{Local, with_local};
 use crate::recorder::Recorder;
 use std::any::TypeId;
@@ -45,6 +46,11 @@ struct Recording {
 }
 
 impl Recording {
+    #[inline]
+    fn is_active(&self) -> bool {
+        self.recorder.active.load(Ordering::Relaxed) && !guard::in_forked_child()
+    }
+
     /// Whether the span `id`, which the thread does not know, has a kind.
     fn has_kind<S>(id: &span::Id, context: &Context<'_, S>, local: &mut Local) -> bool
     where
@@ -64,12 +70,20 @@ where
 
     #[inline]
     fn on_new_span(&self, attributes: &span::Attributes<'_>, id: &span::Id, _context: Context<'_, S>) {
-        if self.recorder.active.load(Ordering::Relaxed) {
-            with_local(&self.recorder, |local| local.new_span(attributes, id.into_u64()));
+        if !self.is_active() {
+            return;
+        }
+        if with_local(&self.recorder, |local| local.new_span(attributes, id.into_u64())).is_none()
+            && has_kind(attributes.metadata())
+        {
+            self.recorder.overflow.refused.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     fn on_record(&self, id: &span::Id, values: &span::Record<'_>, context: Context<'_, S>) {
+        if !self.is_active() {
+            return;
+        }
         if let Some(metadata) = context.metadata(id) {
             with_local(&self.recorder, |local| local.record(metadata, id.into_u64(), values));
         }
@@ -77,7 +91,7 @@ where
 
     #[inline]
     fn on_enter(&self, id: &span::Id, context: Context<'_, S>) {
-        if !self.recorder.active.load(Ordering::Relaxed) {
+        if !self.is_active() {
             return;
         }
         with_local(&self.recorder, |local| {
@@ -90,16 +104,25 @@ where
     #[inline]
     fn on_exit(&self, id: &span::Id, _context: Context<'_, S>) {
         let end = clock::ticks();
+        if guard::in_forked_child() {
+            return;
+        }
         with_local(&self.recorder, |local| local.exit(id.into_u64(), end));
     }
 
     #[inline]
     fn on_close(&self, id: span::Id, context: Context<'_, S>) {
-        with_local(&self.recorder, |local| {
+        if guard::in_forked_child() {
+            return;
+        }
+        let closed = with_local(&self.recorder, |local| {
             if !local.close(id.into_u64()) && Self::has_kind(&id, &context, local) {
                 local.close_elsewhere(id.into_u64());
             }
         });
+        if closed.is_none() && context.metadata(&id).is_some_and(has_kind) {
+            self.recorder.forget(id.into_u64());
+        }
     }
 }
 

@@ -41,6 +41,7 @@ mod launcher;
 mod layer;
 mod local;
 mod macros;
+mod message;
 mod queue;
 mod rank;
 mod record_files;

@@ -60,8 +60,8 @@ struct Open {
     /// Entries of the same span inside this one: they are part of this interval.
     nested: u32,
     place: Place,
-    /// For a step: whose current step it is, and what that was before.
-    step: Option<Box<(Arc<RankState>, i64)>>,
+    /// For a step: whose current step it is, and the number of its span.
+    step: Option<Box<(Arc<RankState>, u64)>>,
 }
 
 /// Where a span's fields are.
@@ -92,6 +92,13 @@ pub(crate) struct Local {
     /// Only some ranks or steps are wanted.
     filtered: bool,
 }
+
+/// How far from the top of a thread's stack an entry is looked for: entries that were leaked must not
+/// make every later span slow.
+const REACH: usize = 256;
+
+/// Entered spans that a thread keeps.
+const MAX_ENTERED: usize = 65_536;
 
 /// Span numbers count within a thread; the thread's number stands above this bit.
 const SPAN_BITS: u32 = 40;
@@ -244,8 +251,13 @@ impl Local {
         if kind == Kind::Ignored {
             return;
         }
-        if let Some(open) = self.stack.iter_mut().find(|open| open.id == id) {
+        let reachable = self.stack.len().saturating_sub(REACH);
+        if let Some(open) = self.stack[reachable..].iter_mut().rfind(|open| open.id == id) {
             open.nested += 1;
+            return;
+        }
+        if self.stack.len() >= MAX_ENTERED {
+            self.recorder.overflow.refused.fetch_add(1, Ordering::Relaxed);
             return;
         }
         let mut step = None;
@@ -266,22 +278,24 @@ impl Local {
         self.stack.push(Open { id, start, kind, place, nested: 0, step });
     }
 
-    fn begin_step(&self, place: &Place) -> (Arc<RankState>, i64) {
+    fn begin_step(&self, place: &Place) -> (Arc<RankState>, u64) {
         let fields = self.cell(place).load().unpack();
         let state = if fields.rank == self.rank || fields.rank == NO_U32 {
             Arc::clone(&self.rank_state)
         } else {
             self.recorder.rank_state(fields.rank)
         };
-        let previous = state.step.swap(fields.step, Ordering::Relaxed);
-        (state, previous)
+        state.enter(fields.span, fields.step);
+        (state, fields.span)
     }
 
     /// A span was exited at `end` ticks.
     #[inline]
     pub fn exit(&mut self, id: u64, end: u64) {
         // Mostly the last one; guards may be dropped in another order.
-        let Some(index) = self.stack.iter().rposition(|open| open.id == id) else { return };
+        let reachable = self.stack.len().saturating_sub(REACH);
+        let Some(index) = self.stack[reachable..].iter().rposition(|open| open.id == id) else { return };
+        let index = reachable + index;
         if self.stack[index].nested > 0 {
             self.stack[index].nested -= 1;
             return;
@@ -295,7 +309,7 @@ impl Local {
             cell.set_entered(0);
         }
         if let Some(step) = &open.step {
-            step.0.step.store(step.1, Ordering::Relaxed);
+            step.0.exit(step.1);
         }
         if words.kind().is_recorded() && self.recorder.active.load(Ordering::Relaxed) {
             let record = RawRecord { words, start: open.start, end, thread: self.table.thread };

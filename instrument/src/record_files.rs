@@ -1,6 +1,7 @@
 //! The record files of this process: one per rank, opened when the rank records something.
 
 use crate::config::Config;
+use crate::message::say;
 use crate::{clock, host, rank};
 use commtrace_report::record::{Header, RecordWriter, Row, RowKind, file_name, meta};
 use std::collections::BTreeMap;
@@ -116,11 +117,11 @@ impl RecordFiles {
             if !file.capped && writer.bytes_written() >= self.max_bytes {
                 file.capped = true;
                 let mebibytes = self.max_bytes >> 20;
-                eprintln!(
-                    "commtrace: rank {rank}: {} reached COMMTRACE_MAX_MB={mebibytes}; nothing more is written \
+                say(format_args!(
+                    "rank {rank}: {} reached COMMTRACE_MAX_MB={mebibytes}; nothing more is written \
                      to it, the summary goes on",
                     file.path.display()
-                );
+                ));
                 let value = i64::try_from(mebibytes).ok();
                 writer.push(&Row { value, ..Row::new(RowKind::Meta, meta::CAPPED) });
                 file.flush(rank);
@@ -177,11 +178,11 @@ impl RankFile {
     }
 
     fn complain(&self, rank: u32, error: &dyn std::error::Error) {
-        eprintln!(
-            "commtrace: rank {rank}: cannot write {}: {error}; the rest of the run is not recorded, the \
+        say(format_args!(
+            "rank {rank}: cannot write {}: {error}; the rest of the run is not recorded, the \
              summary goes on",
             self.path.display()
-        );
+        ));
     }
 }
 

@@ -27,7 +27,8 @@ pub struct Stats {
     pub recorded: u64,
     /// Intervals lost because `COMMTRACE_QUEUE` records were waiting for the writer.
     pub dropped: u64,
-    /// Spans not followed because too many were alive at once.
+    /// Spans not followed: too many were alive at once, or they were made inside the formatting of
+    /// another span's field or while their thread was being torn down.
     pub untracked_spans: u64,
 }
 
@@ -35,7 +36,40 @@ pub struct Stats {
 #[derive(Debug)]
 pub(crate) struct RankState {
     pub step: AtomicI64,
+    /// The entered steps with the number of their span, in order of entry. They need not nest: a rank's
+    /// threads and tasks may enter and exit steps in any order.
+    entered: Mutex<Vec<(u64, i64)>>,
 }
+
+impl RankState {
+    fn new() -> Self {
+        Self { step: AtomicI64::new(NO_STEP), entered: Mutex::default() }
+    }
+
+    /// The step of the span numbered `span` was entered.
+    pub fn enter(&self, span: u64, step: i64) {
+        let mut entered = lock(&self.entered);
+        // Leaked entries must not grow without bound.
+        if entered.len() < MAX_ENTERED_STEPS {
+            entered.push((span, step));
+        }
+        self.step.store(step, Ordering::Relaxed);
+    }
+
+    /// It was exited: the latest step that is still entered is current again.
+    pub fn exit(&self, span: u64) {
+        let mut entered = lock(&self.entered);
+        if let Some(index) = entered.iter().rposition(|(other, _)| *other == span) {
+            entered.remove(index);
+        }
+        self.step.store(entered.last().map_or(NO_STEP, |(_, step)| *step), Ordering::Relaxed);
+    }
+}
+
+const MAX_ENTERED_STEPS: usize = 1024;
+
+/// New threads after which their halves are looked at, whatever the flush interval.
+const MANY_THREADS: usize = 64;
 
 /// The state shared by all parties of one recorder.
 #[derive(Debug)]
@@ -47,6 +81,8 @@ pub(crate) struct Recorder {
     pub interner: Interner,
     pub queue: Arc<Queue>,
     pub tables: RwLock<Vec<Arc<SpanTable>>>,
+    /// How many tables the last pruning left.
+    tables_after_prune: AtomicUsize,
     pub overflow: Overflow,
     pub recorded: AtomicU64,
     pub wanted_steps: Option<Range<i64>>,
@@ -78,6 +114,8 @@ pub(crate) struct Control {
     /// The run never began: no report.
     pub discard: bool,
     pub done: bool,
+    /// The writer ended by a fault.
+    pub failed: bool,
     /// What the finished run amounts to, for a caller that asks for it.
     pub report: Option<commtrace_report::analyze::Report>,
 }
@@ -90,6 +128,7 @@ impl Recorder {
             interner: Interner::new(),
             queue: Arc::new(Queue::new(config.queue)),
             tables: RwLock::default(),
+            tables_after_prune: AtomicUsize::new(0),
             overflow: Overflow::default(),
             recorded: AtomicU64::new(0),
             wanted_steps: config.steps.clone(),
@@ -105,13 +144,20 @@ impl Recorder {
 
     pub fn rank_state(&self, rank: u32) -> Arc<RankState> {
         let mut ranks = lock(&self.ranks);
-        Arc::clone(ranks.entry(rank).or_insert_with(|| Arc::new(RankState { step: AtomicI64::new(NO_STEP) })))
+        Arc::clone(ranks.entry(rank).or_insert_with(|| Arc::new(RankState::new())))
     }
 
     /// Registers the table of a new thread.
     pub fn new_table(&self) -> Arc<SpanTable> {
         let table = Arc::new(SpanTable::new(self.next_thread.fetch_add(1, Ordering::Relaxed)));
-        self.tables.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&table));
+        let tables = {
+            let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+            tables.push(Arc::clone(&table));
+            tables.len()
+        };
+        if tables >= self.tables_after_prune.load(Ordering::Relaxed) + MANY_THREADS {
+            self.wake_writer();
+        }
         table
     }
 
@@ -119,6 +165,24 @@ impl Recorder {
     pub fn prune_tables(&self) {
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         tables.retain(|table| Arc::strong_count(table) > 1 || !table.is_empty());
+        self.tables_after_prune.store(tables.len(), Ordering::Relaxed);
+    }
+
+    /// Prunes between flushes in programs that start many short threads.
+    pub fn prune_tables_if_many(&self) {
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner).len();
+        if tables >= self.tables_after_prune.load(Ordering::Relaxed) + MANY_THREADS {
+            self.prune_tables();
+        }
+    }
+
+    /// Forgets a span that is closed on a thread whose own half is already torn down.
+    pub fn forget(&self, id: u64) {
+        self.overflow.remove(id);
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some((table, index)) = tables.iter().find_map(|table| Some((table, table.find(id)?))) {
+            table.remove(index);
+        }
     }
 
     pub fn register(&self, communicator: RegisteredCommunicator) {
@@ -184,7 +248,7 @@ impl Recorder {
             control.flush_wanted
         };
         self.wake_writer();
-        self.wait(timeout, |control| control.flush_done >= wanted || control.done)
+        self.wait(timeout, |control| control.flush_done >= wanted || control.done) && !self.control().failed
     }
 
     /// Ends recording, lets the writer close the files and write the reports, and waits for it.

@@ -1,6 +1,7 @@
 //! The end of a run: closing the record, merging the ranks and writing the reports.
 
 use crate::config::{Config, Reports};
+use crate::message::{self, say};
 use crate::rank;
 use crate::record_files::RecordFiles;
 use crate::recorder::Recorder;
@@ -11,7 +12,7 @@ use commtrace_report::record::{Row, RowKind, meta};
 use commtrace_report::render;
 use commtrace_report::timeline::Timeline;
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,7 +36,7 @@ pub(crate) fn report(mut run: Run, aggregator: Aggregator) {
     let report = match run.files.take() {
         None => {
             if run.reports() {
-                eprint!("{}", render::text(&local, &render::TextOptions::default()));
+                message::print(&render::text(&local, &render::TextOptions::default()));
             }
             run.reports().then_some(local)
         }
@@ -57,10 +58,11 @@ impl Run {
     }
 
     /// The ranks whose files belong to the report, as far as the size of the job is known.
-    fn expected_ranks(&self) -> BTreeSet<u32> {
+    /// In ascending order, made one by one: a job's size is what somebody's variable says.
+    fn expected_ranks(&self) -> impl Iterator<Item = u32> + '_ {
         let size = self.config.launch.world_size.or(rank::stated_world().1).unwrap_or(0);
         let wanted = self.config.ranks.as_ref();
-        (0..size).filter(|rank| wanted.is_none_or(|ranks| ranks.contains(rank))).collect()
+        (0..size).filter(move |rank| wanted.is_none_or(|ranks| ranks.contains(rank)))
     }
 
     fn close_and_merge(&self, mut files: RecordFiles, local: Report) -> Option<Report> {
@@ -85,9 +87,9 @@ impl Run {
                 (analyze(&timeline, &AnalyzeOptions::default()), Some(timeline))
             }
             Err(error) => {
-                eprintln!(
-                    "commtrace: cannot read the records back, reporting this process's running totals: {error}"
-                );
+                say(format_args!(
+                    "cannot read the records back, reporting this process's running totals: {error}"
+                ));
                 (local, None)
             }
         };
@@ -97,31 +99,26 @@ impl Run {
 
     /// Waits until the files of all expected ranks have ended, and names those that have not.
     fn wait_for_others(&self, files: &RecordFiles) {
-        let mut missing = self.expected_ranks();
-        for rank in files.ranks() {
-            missing.remove(&rank);
-        }
+        let mut ended: BTreeSet<u32> = files.ranks().collect();
         let deadline = Instant::now() + self.config.merge_timeout;
-        while !missing.is_empty() {
+        while self.expected_ranks().any(|rank| !ended.contains(&rank)) {
             if let Ok(ranks) = run_status(files.directory(), files.run_id()) {
-                for status in ranks.iter().filter(|status| status.ended) {
-                    missing.remove(&status.rank);
-                }
+                ended.extend(ranks.iter().filter(|status| status.ended).map(|status| status.rank));
             }
-            if missing.is_empty() {
+            let mut missing = self.expected_ranks().filter(|rank| !ended.contains(rank));
+            let few: Vec<String> = missing.by_ref().take(16).map(|rank| rank.to_string()).collect();
+            if few.is_empty() {
                 return;
             }
             if Instant::now() >= deadline {
-                let few: Vec<String> = missing.iter().take(16).map(u32::to_string).collect();
-                eprintln!(
-                    "commtrace: {} of the other ranks' records not complete in {} after {} s \
+                say(format_args!(
+                    "other ranks' records not complete in {} after {} s \
                      (COMMTRACE_MERGE_TIMEOUT_S): {}{}; the report has what is there",
-                    missing.len(),
                     files.directory().display(),
                     self.config.merge_timeout.as_secs(),
                     few.join(", "),
-                    if missing.len() > few.len() { ", …" } else { "" }
-                );
+                    if missing.next().is_some() { ", …" } else { "" }
+                ));
                 return;
             }
             std::thread::sleep(POLL);
@@ -146,13 +143,15 @@ fn write_reports(
     timeline: Option<&Timeline>,
 ) {
     let mut written = Vec::new();
+    let mut failed = false;
     let mut save = |name: &str, extension: &str, write: &dyn Fn(&mut File) -> io::Result<()>| match save_new(
         directory, run_id, name, extension, write,
     ) {
         Ok(path) => written.push(path.display().to_string()),
         Err(error) => {
             let path = directory.join(format!("{name}.{extension}"));
-            eprintln!("commtrace: cannot write {}: {error}", path.display());
+            failed = true;
+            say(format_args!("cannot write {}: {error}", path.display()));
         }
     };
     if reports.json {
@@ -175,9 +174,12 @@ fn write_reports(
     if reports.html {
         save("report", "html", &|file| file.write_all(render::html(report).as_bytes()));
     }
+    if failed {
+        message::print(&render::text(report, &render::TextOptions::default()));
+    }
     if !written.is_empty() {
-        eprintln!("commtrace: {}", render::headline(report));
-        eprintln!("commtrace: wrote {}", written.join(", "));
+        say(format_args!("{}", render::headline(report)));
+        say(format_args!("wrote {}", written.join(", ")));
     }
 }
 
@@ -202,7 +204,12 @@ fn save_new(
         };
         let path = directory.join(file_name);
         match OpenOptions::new().write(true).create_new(true).open(&path) {
-            Ok(mut file) => return write(&mut file).map(|()| path),
+            Ok(mut file) => {
+                return write(&mut file).map(|()| path.clone()).inspect_err(|_| {
+                    // Half a report is worse than none.
+                    let _ = fs::remove_file(&path);
+                });
+            }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
             Err(error) => return Err(error),
         }

@@ -3,6 +3,7 @@
 use crate::clock::{self, Anchor, Calibration};
 use crate::config::Config;
 use crate::intern::{NO_SYM, Sym};
+use crate::message::say;
 use crate::queue::{RawRecord, Ring};
 use crate::record_files::RecordFiles;
 use crate::recorder::Recorder;
@@ -77,10 +78,18 @@ impl Writer {
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || writer.run()));
             if outcome.is_err() {
                 shared.active.store(false, Ordering::SeqCst);
-                eprintln!("commtrace: the writer thread failed; the run is no longer recorded. This is a bug of commtrace.");
             }
-            shared.control().done = true;
+            {
+                let mut control = shared.control();
+                control.failed = outcome.is_err();
+                control.done = true;
+            }
             shared.notify();
+            if outcome.is_err() {
+                say(format_args!(
+                    "the writer thread failed; the run is no longer recorded. This is a bug of commtrace."
+                ));
+            }
         })?;
         recorder.set_writer(thread.thread().clone());
         Ok(())
@@ -116,6 +125,7 @@ impl Writer {
     /// Takes everything out of the rings. Returns the instant before which all intervals have been
     /// seen, `None` if a thread was just entering a span.
     fn drain(&mut self) -> Option<i64> {
+        self.recorder.prune_tables_if_many();
         self.take_anchor();
         // Before the rings are looked at: what ends later starts after this.
         let watermark = self.watermark();

@@ -262,6 +262,31 @@ fn summary_prints_to_stderr_and_writes_no_file() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_stderr_that_takes_nothing_costs_the_application_nothing() {
+    for variables in [&[("COMMTRACE", "summary")][..], &[("COMMTRACE_DIR", "")]] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = command("init", variables);
+        if variables[0].0 == "COMMTRACE_DIR" {
+            command.env("COMMTRACE_DIR", folder.path());
+        }
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let begin = Instant::now();
+        let status = command.stderr(full).stdout(Stdio::null()).status().unwrap();
+        assert!(status.success(), "{status:?}");
+        assert!(begin.elapsed() < Duration::from_secs(60));
+    }
+}
+
+#[test]
+fn an_absurd_world_size_is_only_a_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = job(&["0"], "4000000000", &[("COMMTRACE_MERGE_TIMEOUT_S", "0")], folder.path());
+    assert!(text.contains("1, 2, 3") && text.contains("…"), "{text}");
+    assert_eq!(names(folder.path()), ["report.txt", "summary.json"]);
+}
+
 #[test]
 fn a_bad_variable_and_a_bad_folder_are_errors_that_say_what_to_do() {
     let output = run("init", &[("COMMTRACE", "summary"), ("COMMTRACE_QUEUE", "many")]);

@@ -7,6 +7,7 @@ use commtrace_instrument::{Config, comm_span, compute_span, rank_scope, step_spa
 use std::mem;
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 
@@ -270,6 +271,54 @@ fn an_interval_belongs_to_the_step_in_which_the_call_was_made() {
         compute(&timeline, track).iter().map(|(name, interval)| (*name, interval.step)).collect();
     assert_eq!(computes[..2], [("inner", Some(500)), ("forward", Some(5))]);
     assert_eq!(track.steps.len(), 6);
+}
+
+#[test]
+fn steps_that_do_not_nest_leave_no_step_behind() {
+    let timeline = record(Config::default(), || {
+        let (first, second) = (step_span!(1), step_span!(2));
+        let (first, second) = (first.entered(), second.entered());
+        comm_span!("both").in_scope(|| ());
+        drop(first);
+        comm_span!("second").in_scope(|| ());
+        drop(second);
+        comm_span!("none").in_scope(|| ());
+    });
+    let track = only_track(&timeline);
+    let found: Vec<_> = comm(&timeline, track).iter().map(|(op, interval)| (*op, interval.step)).collect();
+    assert_eq!(found, [("both", Some(2)), ("second", Some(2)), ("none", None)]);
+}
+
+#[test]
+fn many_short_threads_leave_nothing_behind() {
+    let (recording, dispatch) = Recording::start(Config::default());
+    for _ in 0..300 {
+        let dispatch = dispatch.clone();
+        thread::spawn(move || {
+            tracing::dispatcher::with_default(&dispatch, || compute_span!("short").in_scope(|| ()));
+        })
+        .join()
+        .unwrap();
+    }
+    let timeline = recording.finish();
+    assert_eq!(compute(&timeline, only_track(&timeline)).len(), 300);
+}
+
+#[test]
+fn a_long_name_is_cut() {
+    let timeline = record(Config::default(), || {
+        let long = "é".repeat(10_000);
+        comm_span!("send", op = long.as_str()).in_scope(|| ());
+    });
+    let track = only_track(&timeline);
+    assert_eq!(comm(&timeline, track)[0].0, "é".repeat(128));
+}
+
+#[test]
+fn durations_out_of_range_are_the_largest_in_range() {
+    let config = Config::default().merge_timeout(Duration::MAX).flush_interval(Duration::MAX);
+    let timeline = record(config, || compute_span!("forward").in_scope(|| ()));
+    assert_eq!(compute(&timeline, only_track(&timeline)).len(), 1);
 }
 
 #[test]
