@@ -4,6 +4,7 @@ use super::super::ReadOptions;
 use super::super::builder::Builder;
 use super::place::Place;
 use super::records::{Record, Records};
+use super::room::Room;
 use super::value::{Text, small_count};
 use crate::timeline::{Comm, Compute, Step, Track};
 use indexmap::IndexMap;
@@ -28,11 +29,12 @@ pub(super) struct Reader<'b, 'o> {
     options: &'o ReadOptions,
     counts: Counts,
     place: Place,
+    room: &'o Room,
 }
 
 impl<'b, 'o> Reader<'b, 'o> {
-    pub fn new(builder: &'b mut Builder, options: &'o ReadOptions) -> Self {
-        Self { builder, options, counts: Counts::default(), place: Place::default() }
+    pub fn new(builder: &'b mut Builder, options: &'o ReadOptions, room: &'o Room) -> Self {
+        Self { builder, options, counts: Counts::default(), place: Place::default(), room }
     }
 
     /// What was read, and where reading ended.
@@ -109,7 +111,9 @@ impl<'de> Visitor<'de> for Document<'_, '_, '_> {
                     if others.len() < 5 {
                         others.push(key);
                     }
+                    reader.room.unlimited();
                     map.next_value::<IgnoredAny>()?;
+                    reader.room.begin();
                 }
                 key => bare.value(key, &mut map, reader)?,
             }
@@ -158,6 +162,7 @@ impl<'de> Visitor<'de> for Ranks<'_, '_, '_> {
         let reader = self.0;
         for entry in 0.. {
             reader.place = Place { entry: Some(entry), ..Place::default() };
+            reader.room.begin();
             if seq.next_element_seed(Rank(reader))?.is_none() {
                 break;
             }
@@ -218,7 +223,9 @@ impl RankParts {
     ) -> Result<(), A::Error> {
         let track = &mut self.track;
         let place = &mut reader.place;
+        let room = reader.room;
         let names = reader.builder.names();
+        room.begin();
         match key {
             RankKey::Rank => {
                 place.key = Some("rank");
@@ -238,6 +245,7 @@ impl RankParts {
                 map.next_value_seed(Records {
                     names,
                     place,
+                    room,
                     list: "compute",
                     keep: |record: &Record| {
                         let (start_ns, end_ns) = record.times()?;
@@ -252,6 +260,7 @@ impl RankParts {
                 map.next_value_seed(Records {
                     names,
                     place,
+                    room,
                     list: "comm",
                     keep: |record: &Record| {
                         let (start_ns, end_ns) = record.times()?;
@@ -276,6 +285,7 @@ impl RankParts {
                 map.next_value_seed(Records {
                     names,
                     place,
+                    room,
                     list: "steps",
                     keep: |record: &Record| {
                         let (start_ns, end_ns) = record.times()?;
@@ -286,9 +296,11 @@ impl RankParts {
                 })?;
             }
             RankKey::Ranks | RankKey::Other(_) => {
+                room.unlimited();
                 map.next_value::<IgnoredAny>()?;
             }
         }
+        room.begin();
         reader.place.key = None;
         Ok(())
     }

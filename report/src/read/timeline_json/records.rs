@@ -1,6 +1,7 @@
 //! Lists of intervals.
 
 use super::place::Place;
+use super::room::Room;
 use super::value::{Text, count, small_count, step, time};
 use crate::timeline::{Names, Sym};
 use serde::Deserialize;
@@ -12,6 +13,7 @@ use std::fmt;
 pub(super) struct Records<'a, K> {
     pub names: &'a mut Names,
     pub place: &'a mut Place,
+    pub room: &'a Room,
     /// The key of the list.
     pub list: &'static str,
     pub keep: K,
@@ -36,6 +38,7 @@ impl<'de, K: FnMut(&Record) -> Result<(), &'static str>> Visitor<'de> for Record
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<(), A::Error> {
         for index in 0.. {
             self.place.record = Some(index);
+            self.room.begin();
             let seed = RecordSeed { names: self.names, place: self.place };
             let Some(record) = seq.next_element_seed(seed)? else { break };
             self.place.key = None;

@@ -13,7 +13,7 @@ pub(super) const MS_SCALE: u32 = 6;
 pub(super) fn time<E: Error>(raw: &RawValue) -> Result<i64, E> {
     scaled(raw.get(), MS_SCALE).map_err(|error| match error {
         DecimalError::NotANumber => mistaken(raw, "a number of milliseconds"),
-        DecimalError::OutOfRange => E::custom(format_args!("{} ms {error}", raw.get())),
+        DecimalError::OutOfRange => E::custom(format_args!("{} ms {error}", shown(raw))),
     })
 }
 
@@ -30,9 +30,9 @@ pub(super) fn count<E: Error>(raw: &RawValue) -> Result<Option<u64>, E> {
     };
     match whole.parse() {
         Ok(count) if i64::try_from(count).is_ok() => Ok(Some(count)),
-        Ok(_) => Err(E::custom(format_args!("{text} is out of range"))),
+        Ok(_) => Err(E::custom(format_args!("{} is out of range", shown(raw)))),
         Err(_) if scaled(text, 0).is_ok_and(|value| value < 0) => {
-            Err(E::custom(format_args!("{text} is negative")))
+            Err(E::custom(format_args!("{} is negative", shown(raw))))
         }
         Err(_) => Err(mistaken(raw, "a whole number that is not negative, or null")),
     }
@@ -62,11 +62,16 @@ pub(super) fn step<E: Error>(raw: &RawValue) -> Result<Option<i64>, E> {
 }
 
 fn mistaken<E: Error>(raw: &RawValue, expected: &str) -> E {
+    E::custom(format_args!("{} is not {expected}", shown(raw)))
+}
+
+/// The value as it is written, or its beginning.
+fn shown(raw: &RawValue) -> String {
     const SHOWN: usize = 40;
     let text = raw.get();
     let shown: String = text.chars().take(SHOWN).collect();
     let more = if shown.len() < text.len() { "…" } else { "" };
-    E::custom(format_args!("{shown}{more} is not {expected}"))
+    shown + more
 }
 
 /// A text, interned; a number is taken as its digits, since streams and communicators are often
