@@ -179,3 +179,16 @@ fn a_reader_that_goes_away_is_no_error() {
     assert!(output.status.success(), "{}", shown(&output));
     assert_eq!(stderr(&output), "");
 }
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_refused_and_not_waited_for() {
+    let folder = tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    let name = std::ffi::CString::new(pipe.to_str().unwrap()).unwrap();
+    // SAFETY: `name` ends with a zero byte and outlives the call.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    let output = commtrace(["report".as_ref(), pipe.as_os_str()]);
+    assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
+    assert!(stderr(&output).contains("is a pipe or a device"), "{}", shown(&output));
+}

@@ -22,6 +22,16 @@ pub enum ReadError {
         /// The reason.
         source: io::Error,
     },
+    /// A pipe or a device.
+    #[error(
+        "{} is a pipe or a device, and an input is read more than once: write its content to a file and name \
+         that",
+        path.display()
+    )]
+    NotAFile {
+        /// What was named.
+        path: PathBuf,
+    },
     /// The file has no bytes.
     #[error(
         "{} is empty: if a traced program was to write it, that program ended before its first record",

@@ -122,6 +122,11 @@ pub fn read_with(
     if paths.is_empty() {
         return Err(ReadError::NoInput);
     }
+    // Before anything is opened: a pipe that nobody writes to would be waited for.
+    let odd = |path: &&PathBuf| path.metadata().is_ok_and(|data| !data.is_file() && !data.is_dir());
+    if let Some(path) = paths.iter().find(odd) {
+        return Err(ReadError::NotAFile { path: path.clone() });
+    }
     let listed: Vec<Listed> = paths.iter().map(|path| Listed::of(path)).collect();
     let meters = Meters::begin(progress, listed.iter().flat_map(Listed::files).cloned());
     let mut builder = Builder::default();
