@@ -29,7 +29,7 @@ fn main() {
         cpu.push(traced.cpu_s / off.cpu_s);
         wall.push(traced.wall_s / off.wall_s);
     }
-    println!("ddp_train, 2 ranks, 400 steps: traced / untraced in {turns} turns");
+    println!("ddp_train, 2 ranks, 40 steps: traced / untraced in {turns} turns");
     for (name, ratios) in [("cpu time", cpu), ("wall time", wall)] {
         let [least, median, most] = spread(ratios);
         println!("{name:<10} median {median:.3} (from {least:.3} to {most:.3})");
@@ -53,7 +53,7 @@ struct Cost {
 fn run(example: &Path, variables: &[(&str, &std::ffi::OsStr)]) -> Cost {
     let (begin, before) = (Instant::now(), children_cpu_s());
     let status = Command::new(example)
-        .args(["--ranks", "2", "--steps", "400"])
+        .args(["--ranks", "2", "--steps", "40"])
         .env_remove("COMMTRACE")
         .env_remove("COMMTRACE_DIR")
         .envs(variables.iter().copied())
