@@ -156,6 +156,7 @@ fn in_range(track: &Track, index: &StepIndex, range: StepRange) -> Track {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::timeline::Compute;
 
     #[test]
     fn ranges_of_steps() -> Result<(), StepRangeError> {
@@ -180,5 +181,22 @@ mod tests {
         assert_eq!(index.assign(None, 20), Some(2));
         assert_eq!(index.assign(None, 30), None);
         assert_eq!(index.assign(Some(7), 10), Some(7));
+    }
+
+    #[test]
+    fn a_track_uses_the_steps_of_its_own_rank() {
+        let mut timeline = Timeline::default();
+        let name = timeline.names.intern("forward");
+        for rank in [4, 1] {
+            let mut host = Track::new(rank, None);
+            host.steps.push(Step { step: rank.into(), start_ns: 0, end_ns: 9 });
+            let mut device = Track::new(rank, Some(0));
+            device.compute.push(Compute { name, start_ns: 1, end_ns: 2, step: None });
+            timeline.tracks.extend([host, device]);
+        }
+        let selected = select(&timeline, &AnalyzeOptions::default());
+        let found: Vec<_> =
+            selected.iter().map(|one| (one.track.rank, one.track.device, one.steps[0].step)).collect();
+        assert_eq!(found, [(1, Some(0), 1), (4, Some(0), 4)]);
     }
 }
