@@ -25,7 +25,7 @@ pub struct Args {
     pub batch: usize,
 
     /// Width of the four hidden layers.
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = at_least_one)]
     pub hidden: usize,
 
     /// When gradients are averaged: beside backward (`on`), or blocking after it (`off`).
