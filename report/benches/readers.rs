@@ -3,11 +3,13 @@
 //!     cargo bench -p commtrace-report --features import --bench readers
 //!
 //! Measures a PyTorch trace whose events are repeated until it is large: `gzip -dc` of the file, reading it
-//! (the best of several runs), peak memory, and a folder of several such files. HolisticTraceAnalysis is run
-//! beside it where `HTA_PYTHON` names a Python that has it:
+//! (the best of several runs), peak memory, and a folder of several such files. HolisticTraceAnalysis and
+//! TraceLens are run beside it where `HTA_PYTHON` and `TRACELENS_PYTHON` name a Python that has them:
 //!
 //!     python -m venv hta && hta/bin/pip install HolisticTraceAnalysis
-//!     HTA_PYTHON=hta/bin/python cargo bench -p commtrace-report --features import --bench readers
+//!     python -m venv tl && tl/bin/pip install git+https://github.com/AMD-AGI/TraceLens
+//!     HTA_PYTHON=hta/bin/python TRACELENS_PYTHON=tl/bin/python \
+//!         cargo bench -p commtrace-report --features import --bench readers
 //!
 //! `COMMTRACE_BENCH_TRACE=FILE` measures another trace (gzip), `COMMTRACE_BENCH_MB` how large its content
 //! is made (default 200). Peak memory of a file of 1 GB: `COMMTRACE_BENCH_MB=1000`.
@@ -25,6 +27,28 @@ use std::time::{Duration, Instant};
 
 const RUNS: usize = 5;
 const FOLDER: usize = 4;
+
+/// Other tools: the variable that names their Python, their name, and what they do, imports not counted.
+const PEERS: [(&str, &str, &str); 2] = [
+    (
+        "HTA_PYTHON",
+        "HolisticTraceAnalysis",
+        "import sys, time\n\
+         from hta.trace_analysis import TraceAnalysis\n\
+         start = time.perf_counter()\n\
+         TraceAnalysis(trace_files={0: sys.argv[1]}).get_comm_comp_overlap(visualize=False)\n\
+         print('\\nseconds', time.perf_counter() - start)",
+    ),
+    (
+        "TRACELENS_PYTHON",
+        "TraceLens",
+        "import sys, time\n\
+         from TraceLens import TreePerfAnalyzer\n\
+         start = time.perf_counter()\n\
+         TreePerfAnalyzer.from_file(sys.argv[1]).get_df_gpu_timeline()\n\
+         print('\\nseconds', time.perf_counter() - start)",
+    ),
+];
 
 fn main() {
     // Without this, the program is run as one of the tests, where only that it works counts.
@@ -78,13 +102,14 @@ fn main() {
         one_by_one.as_secs_f64() / together.as_secs_f64()
     );
 
-    if let Some(python) = std::env::var_os("HTA_PYTHON") {
-        match hta(Path::new(&python), &gzip) {
+    for (variable, name, script) in PEERS {
+        let Some(python) = std::env::var_os(variable) else { continue };
+        match peer(Path::new(&python), script, &gzip) {
             Some(time) => {
-                row("HolisticTraceAnalysis, load and overlap", time);
+                row(&format!("{name}, load and overlap"), time);
                 println!("{:<44} {:>9.1} x", "  slower", time.as_secs_f64() / ours.as_secs_f64());
             }
-            None => println!("HolisticTraceAnalysis could not be run with {}", python.display()),
+            None => println!("{name} could not be run with {}", python.display()),
         }
     }
 }
@@ -153,13 +178,8 @@ fn peak_mib() -> Option<u64> {
     line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib / 1024)
 }
 
-/// What the same takes with HolisticTraceAnalysis, its imports not counted.
-fn hta(python: &Path, trace: &Path) -> Option<Duration> {
-    let script = "import sys, time\n\
-        from hta.trace_analysis import TraceAnalysis\n\
-        start = time.perf_counter()\n\
-        TraceAnalysis(trace_files={0: sys.argv[1]}).get_comm_comp_overlap(visualize=False)\n\
-        print('seconds', time.perf_counter() - start)";
+/// What the same takes with another tool.
+fn peer(python: &Path, script: &str, trace: &Path) -> Option<Duration> {
     let output = Command::new(python).args(["-c", script]).arg(trace).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let seconds = text.lines().find_map(|line| line.strip_prefix("seconds ")?.trim().parse().ok())?;
