@@ -96,6 +96,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Capture {
         };
         attributes.record(&mut Fields(&mut seen.fields));
         self.0.0.lock().unwrap().push(seen);
+        self.0.1.notify_all();
     }
 
     fn on_enter(&self, id: &Id, _: Context<'_, S>) {
