@@ -1,17 +1,25 @@
 //! What is recorded and reported: from the environment, or set by the program.
 
 use crate::launcher::Launch;
+use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// An environment variable that cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{variable}={value:?} cannot be used: expected {expected}")]
 pub struct ConfigError {
     variable: String,
     value: String,
     expected: String,
+}
+
+/// As the message: a `main` that returns the error prints it with `Debug`.
+impl fmt::Debug for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl ConfigError {

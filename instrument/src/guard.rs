@@ -7,6 +7,7 @@ use crate::rank;
 use crate::record_files::RecordFiles;
 use crate::recorder::{Recorder, Stats, lock};
 use crate::writer::Writer;
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +17,7 @@ use tracing_subscriber::Registry;
 use tracing_subscriber::layer::SubscriberExt;
 
 /// Why recording could not be started.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum InitError {
     /// A variable cannot be parsed.
     #[error(transparent)]
@@ -40,6 +41,13 @@ pub enum InitError {
     /// The writer thread could not be started.
     #[error("cannot start the thread that writes records: {0}")]
     Thread(io::Error),
+}
+
+/// As the message: a `main` that returns the error prints it with `Debug`.
+impl fmt::Debug for InitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// Longest that the end of the process may wait for the writer, beyond the merge timeout.
