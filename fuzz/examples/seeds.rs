@@ -9,7 +9,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Exports of Nsight Systems as the tests make them.
-#[path = "../../../report/tests/nsys_database/mod.rs"]
+#[path = "../../report/tests/nsys_database/mod.rs"]
 mod nsys_database;
 
 use nsys_database::{ALL_GATHER, ALL_REDUCE, Export, GEMM, SEND_RECV, thread};
