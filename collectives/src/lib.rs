@@ -26,6 +26,8 @@ mod communicator;
 pub mod cost;
 mod element;
 mod error;
+#[macro_use]
+mod host;
 mod local;
 mod op;
 mod pending;

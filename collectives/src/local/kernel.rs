@@ -18,8 +18,10 @@
 use std::ops::Range;
 use std::slice;
 
-use super::call::RawCall;
-use crate::{Element, Op, ReduceOp};
+use half::{bf16, f16};
+
+use crate::host::call::RawCall;
+use crate::{DType, Element, Op, ReduceOp};
 
 /// Payload of a unit. Large enough that claiming one costs nothing beside it, small enough that two
 /// ranks share a megabyte evenly. Under Miri small, so that many threads meet in few bytes.
@@ -53,7 +55,7 @@ struct Pair {
 }
 
 /// Reduces the work elements of a range; for the element type that the function was made for.
-pub(super) type ReduceKernel = unsafe fn(&Work, Range<usize>);
+type ReduceKernel = unsafe fn(&Work, Range<usize>);
 
 impl Work {
     /// The work of `calls`, which have been checked against each other; in rank order, or sender and
@@ -77,7 +79,7 @@ impl Work {
             op,
             reduce: first.reduce.unwrap_or(ReduceOp::Sum),
             root: first.root.unwrap_or(0),
-            kernel: first.kernel,
+            kernel: first.dtype.map_or(reduce::<u8> as ReduceKernel, kernel_of),
             element_size,
             total,
             unit: (UNIT_BYTES / element_size).max(1),
@@ -198,12 +200,24 @@ fn pairs(calls: &[RawCall]) -> Box<[Pair]> {
     pairs.into()
 }
 
+fn kernel_of(dtype: DType) -> ReduceKernel {
+    match dtype {
+        DType::Float32 => reduce::<f32>,
+        DType::Float64 => reduce::<f64>,
+        DType::Float16 => reduce::<f16>,
+        DType::BFloat16 => reduce::<bf16>,
+        DType::Int32 => reduce::<i32>,
+        DType::Int64 => reduce::<i64>,
+        DType::UInt8 => reduce::<u8>,
+    }
+}
+
 /// The [`ReduceKernel`] of `T`.
 ///
 /// # Safety
 ///
 /// As [`Work::run`]; `T` is the element type of all calls and `range` lies within `total`.
-pub(super) unsafe fn reduce<T: Element>(work: &Work, range: Range<usize>) {
+unsafe fn reduce<T: Element>(work: &Work, range: Range<usize>) {
     let mut partial = [T::Acc::default(); BLOCK];
     let mut at = range.start;
     while at < range.end {

@@ -1,29 +1,22 @@
 //! Ranks as threads of one process.
 
-mod call;
-mod calls;
-mod check;
-mod group;
 mod kernel;
 mod posted;
 mod round;
 mod run;
 mod split;
-mod stream;
 
 use std::fmt;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 
-use commtrace_instrument::{Communicator as Registration, rank_scope, register_communicator};
-use tracing::Span;
+use crate::communicator::{Communicator, Group};
+use crate::host::call::Call;
+use crate::host::key::{Key, Kind, Members};
+use crate::host::{Backend, Departure, GroupedCall, HostRank};
+use crate::{Element, Pending, ReduceOp, Result};
+use posted::Posted;
+use round::Core;
 
-use crate::pending::{Pending, Slot};
-use crate::{Error, Op, Result, trace};
-use call::Call;
-use round::{Core, Key};
-use stream::{Kind, Stream};
-
-pub use group::LocalGroup;
 pub use run::LocalBuilder;
 
 /// A communicator whose ranks are threads of one process: real arithmetic in shared memory.
@@ -71,43 +64,29 @@ pub use run::LocalBuilder;
 /// completed in the background, and only then does the rank count as gone. If the thread is panicking,
 /// they fail at once instead.
 pub struct LocalComm {
-    core: Arc<Core>,
-    rank: usize,
-    stream: Arc<Stream>,
+    host: HostRank<Core>,
 }
 
-/// What tracing needs to know of a call beside its arguments.
-struct Traced {
-    key: Key,
-    kind: Kind,
-    grouped: bool,
-}
+host_communicator!(LocalComm, LocalGroup);
 
 impl LocalComm {
     fn new(core: Arc<Core>, rank: usize) -> Self {
         let global = core.global(rank);
-        let stream = match &*core.name {
+        let stream = match &*core.members.name {
             run::WORLD => format!("comm-{global}"),
             name => format!("comm-{global}:{name}"),
         };
-        let _scope = rank_scope(global);
-        register_communicator(&Registration {
-            name: &core.name,
-            ranks: &core.ranks,
-            comm_rank: u32::try_from(rank).unwrap_or(u32::MAX),
-        });
-        let stream = Stream::new(stream, rank, core.size());
-        Self { core, rank, stream }
+        Self { host: HostRank::new(core, rank, stream, true) }
     }
 
     /// This rank's number in the world, however its number in this communicator.
     pub fn global_rank(&self) -> u32 {
-        self.core.global(self.rank)
+        self.host.global()
     }
 
     /// Global ranks of the members, in this communicator's order.
     pub fn global_ranks(&self) -> &[u32] {
-        &self.core.ranks
+        &self.host.backend.members.ranks
     }
 
     /// Divides the ranks into new communicators: those that give the same `color` form one, in the
@@ -130,161 +109,53 @@ impl LocalComm {
     ///
     /// As any collective: if a rank is late, gone, or the communicator is broken.
     pub fn split(&self, color: u32, key: u32) -> Result<Self> {
-        let mut issue = self.stream.issue();
-        let round = issue.key(Kind::Split);
-        let _turn = issue.ticket().turn();
-        let member = match round {
-            Key::Split { count } => self.core.split(self.rank, count, color, key)?,
-            // `Kind::Split` gives no other key.
-            Key::Collective { .. } | Key::Message { .. } => return Err(self.no_peer(self.rank)),
-        };
-        Ok(Self::new(member.core, member.rank))
-    }
-
-    /// Carries out `call` on this thread, when its turn has come.
-    fn block(&self, kind: Kind, call: Call<'_>) -> Result<()> {
-        self.check_peer(kind, false)?;
-        let mut issue = self.stream.issue();
-        let key = issue.key(kind);
-        let ticket = issue.ticket();
-        let span = self.span(&Traced { key, kind, grouped: false }, &call, None);
+        let (count, ticket) = self.host.issue_split();
         let _turn = ticket.turn();
-        span.in_scope(|| self.core.post(self.rank, key, call)?.wait())
-    }
-
-    /// Leaves the call that `call` makes of `buffers` to the communication thread.
-    fn spawn<B: Send + 'static>(
-        &self,
-        kind: Kind,
-        mut buffers: B,
-        call: impl for<'b> Fn(&'b mut B) -> Call<'b> + Send + 'static,
-    ) -> Pending<B> {
-        let slot = Slot::new();
-        let pending = Pending::new(Box::new(Arc::clone(&slot)));
-        if let Err(error) = self.check_peer(kind, false) {
-            slot.fill(Err(error));
-            return pending;
-        }
-        let threaded = self.stream.start(&self.core);
-        let mut issue = self.stream.issue();
-        let key = issue.key(kind);
-        let ticket = issue.ticket();
-        let traced = Traced { key, kind, grouped: false };
-        let stream = threaded.then_some(self.stream.name.as_str());
-        let span = self.span(&traced, &call(&mut buffers), stream);
-        let mut fill = FillSlot { slot, core: Arc::clone(&self.core), filled: false };
-        let rank = self.rank;
-        // Nothing is sent: it ends when this rank has joined the call, or never will.
-        let (joining, joined) = mpsc::channel::<()>();
-        let job = move || {
-            let core = &*fill.core;
-            let result = span.in_scope(|| {
-                let posted = core.post(rank, key, call(&mut buffers));
-                drop(joining);
-                posted?.wait()
-            });
-            // Whoever waits for the handle finds the span closed.
-            drop(span);
-            fill.fill(result.map(|()| buffers));
-        };
-        if threaded {
-            let is_next = ticket.hand_over(Box::new(job));
-            if is_next {
-                // Where cores are few, a busy caller would keep the communication thread from its start
-                // for whole time slices, and the other ranks would wait for a call that has been made.
-                let _ = joined.recv();
-            }
-        } else {
-            let _turn = ticket.turn();
-            job();
-        }
-        pending
-    }
-
-    fn span(&self, traced: &Traced, call: &Call<'_>, stream: Option<&str>) -> Span {
-        // The caller's thread need not have a scope of its own.
-        let _scope = rank_scope(self.global_rank());
-        let number = |rank: usize| u32::try_from(rank).unwrap_or(u32::MAX);
-        trace::span(&trace::Call {
-            op: call.raw.op,
-            bytes: call.raw.bytes(self.core.size()),
-            dtype: call.raw.dtype,
-            comm: &self.core.name,
-            seq: match traced.key {
-                Key::Collective { seq } => Some(seq),
-                Key::Message { .. } | Key::Split { .. } => None,
-            },
-            rank: self.global_rank(),
-            comm_rank: number(self.rank),
-            comm_size: number(self.core.size()),
-            peer: match traced.kind {
-                Kind::SendTo(peer) | Kind::RecvFrom(peer) => Some(peer as u64),
-                Kind::Collective | Kind::Split => call.raw.root.map(|root| root as u64),
-            },
-            stream,
-            grouped: traced.grouped,
-        })
-    }
-
-    /// Refuses a point-to-point call that can meet no other.
-    fn check_peer(&self, kind: Kind, in_group: bool) -> Result<()> {
-        let (Kind::SendTo(peer) | Kind::RecvFrom(peer)) = kind else { return Ok(()) };
-        if peer >= self.core.size() {
-            return Err(self.no_peer(peer));
-        }
-        if peer == self.rank && !in_group {
-            let problem = "a rank sends to itself only within a group".to_owned();
-            return Err(self.invalid_message(peer, problem));
-        }
-        Ok(())
-    }
-
-    fn no_peer(&self, peer: usize) -> Error {
-        let size = self.core.size();
-        self.invalid_message(peer, format!("peer {peer} is not a rank of a communicator of {size}"))
-    }
-
-    fn invalid_message(&self, peer: usize, problem: String) -> Error {
-        let key = Key::Message { source: self.rank, destination: peer, count: 0 };
-        let call = self.core.call_id(key, Op::Send);
-        Error::InvalidArgument { call, problems: vec![(self.global_rank(), problem)] }
+        let member = self.host.backend.split(self.host.rank, count, color, key)?;
+        Ok(Self::new(member.core, member.rank))
     }
 }
 
-impl Drop for LocalComm {
-    fn drop(&mut self) {
-        self.stream.close(&self.core);
+impl Backend for Core {
+    fn members(&self) -> &Members {
+        &self.members
+    }
+
+    fn carry_out(&self, rank: usize, key: Key, call: Call<'_>, joined: impl FnOnce()) -> Result<()> {
+        let posted = self.post(rank, key, call);
+        joined();
+        posted?.wait()
+    }
+
+    /// Starts all calls, then waits for them: first for those that nobody is missing from, since other
+    /// ranks may be waiting for this one's share of the work.
+    fn carry_out_group(&self, rank: usize, calls: Vec<GroupedCall<'_>>) -> Result<()> {
+        let mut results: Vec<Result<()>> = Vec::with_capacity(calls.len());
+        let mut open: Vec<(tracing::Span, Posted<'_, '_>)> = Vec::with_capacity(calls.len());
+        for GroupedCall { key, call, span } in calls {
+            match self.post(rank, key, call) {
+                Ok(posted) => open.push((span, posted)),
+                Err(error) => results.push(Err(error)),
+            }
+        }
+        let (ready, rest): (Vec<_>, Vec<_>) = open.into_iter().partition(|(_, posted)| posted.is_ready());
+        for (span, posted) in ready.into_iter().chain(rest) {
+            results.push(span.in_scope(|| posted.wait()));
+        }
+        results.into_iter().collect()
+    }
+
+    fn leave(&self, rank: usize, how: Departure) {
+        Core::leave(self, rank, how);
     }
 }
 
 impl fmt::Debug for LocalComm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LocalComm")
-            .field("name", &self.core.name)
-            .field("rank", &self.rank)
-            .field("size", &self.core.size())
+            .field("name", &self.host.backend.members.name)
+            .field("rank", &self.host.rank)
+            .field("size", &self.host.size())
             .finish_non_exhaustive()
-    }
-}
-
-/// Fills a slot also when the job unwinds.
-struct FillSlot<B> {
-    slot: Arc<Slot<B>>,
-    core: Arc<Core>,
-    filled: bool,
-}
-
-impl<B> FillSlot<B> {
-    fn fill(&mut self, result: Result<B>) {
-        self.filled = true;
-        self.slot.fill(result);
-    }
-}
-
-impl<B> Drop for FillSlot<B> {
-    fn drop(&mut self) {
-        if !self.filled {
-            self.slot.fill(Err(Error::StreamPanicked { comm: Arc::clone(&self.core.name) }));
-        }
     }
 }

@@ -10,18 +10,18 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use super::call::{Call, RawCall};
-use super::check::{Fault, check};
 use super::kernel::Work;
 use super::posted::Posted;
 use super::split::{self, Member};
-use crate::{CallId, CallKind, Error, Op, Result};
+use crate::host::Departure;
+use crate::host::call::{Call, RawCall};
+use crate::host::check::check;
+use crate::host::key::{Key, Members};
+use crate::{CallId, Error, Op, Result};
 
 /// What the ranks of a communicator share.
 pub(super) struct Core {
-    pub(super) name: Arc<str>,
-    /// Global rank of each rank.
-    pub(super) ranks: Box<[u32]>,
+    pub(super) members: Members,
     pub(super) timeout: Duration,
     pub(super) spins: u32,
     state: Mutex<State>,
@@ -35,21 +35,6 @@ pub(super) struct State {
     first_panicked: Option<usize>,
     pub(super) asleep: Box<[bool]>,
     broken: Option<Arc<Error>>,
-}
-
-/// How a rank left its communicator.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Departure {
-    Dropped,
-    Panicked,
-}
-
-/// Names a round. Ranks count within the communicator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Key {
-    Collective { seq: u64 },
-    Message { source: usize, destination: usize, count: u64 },
-    Split { count: u64 },
 }
 
 /// A round that not all ranks have come to.
@@ -92,7 +77,6 @@ impl Core {
         // With more ranks than cores, a spinning rank keeps the one it waits for from running.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
-            name,
             timeout,
             spins: if size <= cores { 2000 } else { 0 },
             state: Mutex::new(State {
@@ -103,12 +87,12 @@ impl Core {
                 broken: None,
             }),
             wake: (0..size).map(|_| Condvar::new()).collect(),
-            ranks,
+            members: Members { name, ranks },
         }
     }
 
     pub(super) fn size(&self) -> usize {
-        self.ranks.len()
+        self.members.size()
     }
 
     /// Joins `rank` to the round `key` with `call`.
@@ -140,7 +124,7 @@ impl Core {
         let op = offer.op();
         let mut state = self.lock();
         if let Some(cause) = &state.broken {
-            return Err(Error::Broken { comm: Arc::clone(&self.name), cause: Arc::clone(cause) });
+            return Err(Error::Broken { comm: Arc::clone(&self.members.name), cause: Arc::clone(cause) });
         }
         let entry = state.gathering.entry(key).or_insert_with(|| Gathering::new(key, self.size()));
         let round = Arc::clone(&entry.round);
@@ -180,7 +164,7 @@ impl Core {
             COMPLETE
         } else if let Err(fault) = check(&calls) {
             let op = calls.first().map_or(Op::Barrier, |call| call.op);
-            let _ = round.error.set(self.fault(fault, round.key, op));
+            let _ = round.error.set(fault.into_error(&self.members, round.key, op));
             FAILED
         } else {
             match Work::new(calls.into()) {
@@ -265,60 +249,17 @@ impl Core {
         })
     }
 
-    fn fault(&self, fault: Fault, key: Key, op: Op) -> Error {
-        let call = self.call_id(key, op);
-        let rank_of = |slot: usize| self.global(key.rank_of(slot));
-        match fault {
-            Fault::Mismatch { what, values } => {
-                let values = values
-                    .into_iter()
-                    .map(|(value, slots)| (value, slots.into_iter().map(rank_of).collect()))
-                    .collect();
-                Error::Mismatch { call, what, values }
-            }
-            Fault::Invalid(problems) => {
-                let problems = problems.into_iter().map(|(slot, problem)| (rank_of(slot), problem)).collect();
-                Error::InvalidArgument { call, problems }
-            }
-        }
-    }
-
     pub(super) fn call_id(&self, key: Key, op: Op) -> CallId {
-        let call = match key {
-            Key::Collective { seq } => CallKind::Collective { op, seq },
-            Key::Message { source, destination, count } => CallKind::PointToPoint {
-                source: self.global(source),
-                destination: self.global(destination),
-                count,
-            },
-            Key::Split { count } => CallKind::Split { count },
-        };
-        CallId { comm: Arc::clone(&self.name), call }
+        self.members.call_id(key, op)
     }
 
     pub(super) fn global(&self, rank: usize) -> u32 {
-        self.ranks.get(rank).copied().unwrap_or_else(|| u32::try_from(rank).unwrap_or(u32::MAX))
+        self.members.global(rank)
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it holds the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Key {
-    fn slots(self, size: usize) -> usize {
-        match self {
-            Self::Message { .. } => 2,
-            Self::Collective { .. } | Self::Split { .. } => size,
-        }
-    }
-
-    fn rank_of(self, slot: usize) -> usize {
-        match self {
-            Self::Message { source, destination, .. } => [source, destination][slot.min(1)],
-            Self::Collective { .. } | Self::Split { .. } => slot,
-        }
     }
 }
 

@@ -95,8 +95,8 @@ impl LocalBuilder {
     /// others usually follow from it. Also if the system refuses a thread, as [`std::thread::spawn`].
     pub fn run<R: Send>(self, rank: impl Fn(LocalComm) -> R + Sync) -> Vec<R> {
         let comms = self.build();
-        let streams: Vec<_> = comms.iter().map(|comm| Arc::clone(&comm.stream)).collect();
-        let core = comms.first().map(|comm| Arc::clone(&comm.core));
+        let streams: Vec<_> = comms.iter().map(|comm| Arc::clone(comm.host.stream())).collect();
+        let core = comms.first().map(|comm| Arc::clone(&comm.host.backend));
         let outcomes: Vec<thread::Result<R>> = thread::scope(|scope| {
             let rank = &rank;
             let threads: Vec<_> = comms

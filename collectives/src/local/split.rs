@@ -24,16 +24,11 @@ pub(super) fn members(parent: &Core, count: u64, wishes: &[(u32, u32)]) -> Vec<M
     for (color, mut ranks) in colors {
         ranks.sort_unstable();
         let globals = ranks.iter().map(|&(_, rank)| parent.global(rank)).collect();
-        let core = Arc::new(Core::new(name(&parent.name, color, count), globals, parent.timeout));
+        let core = Arc::new(Core::new(parent.members.part_name(color, count), globals, parent.timeout));
         for (rank, &(_, parent_rank)) in ranks.iter().enumerate() {
             members.push((parent_rank, Member { core: Arc::clone(&core), rank }));
         }
     }
     members.sort_unstable_by_key(|(parent_rank, _)| *parent_rank);
     members.into_iter().map(|(_, member)| member).collect()
-}
-
-/// `world/1` for color 1 of the first split of `world`, `world/1.2` for the third.
-fn name(parent: &str, color: u32, count: u64) -> Arc<str> {
-    if count == 0 { format!("{parent}/{color}").into() } else { format!("{parent}/{color}.{count}").into() }
 }

@@ -10,20 +10,12 @@ use std::thread::JoinHandle;
 
 use commtrace_instrument::rank_scope;
 
-use super::round::{Core, Departure, Key};
+use super::key::{Key, Kind};
+use super::{Backend, Departure};
 
 pub(super) type Job = Box<dyn FnOnce() + Send>;
 
-/// What a call counts as.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Kind {
-    Collective,
-    SendTo(usize),
-    RecvFrom(usize),
-    Split,
-}
-
-pub(super) struct Stream {
+pub(crate) struct Stream {
     pub(super) name: String,
     rank: usize,
     queue: Mutex<Queue>,
@@ -54,14 +46,14 @@ enum Worker {
 }
 
 /// The right to one call. Dropped without a turn, its place in the order is skipped.
-pub(super) struct Ticket<'s> {
+pub(crate) struct Ticket<'s> {
     stream: &'s Stream,
     number: u64,
     used: bool,
 }
 
 /// While it exists, this rank makes no other call on the communicator.
-pub(super) struct Turn<'s> {
+pub(crate) struct Turn<'s> {
     stream: &'s Stream,
 }
 
@@ -96,14 +88,14 @@ impl Stream {
     }
 
     /// Makes sure that the communication thread runs. `false` if the system gives us none.
-    pub(super) fn start(self: &Arc<Self>, core: &Arc<Core>) -> bool {
+    pub(super) fn start<B: Backend>(self: &Arc<Self>, backend: &Arc<B>) -> bool {
         let mut queue = self.lock();
         if !matches!(queue.worker, Worker::NotStarted) {
             return true;
         }
-        let (stream, core) = (Arc::clone(self), Arc::clone(core));
+        let (stream, backend) = (Arc::clone(self), Arc::clone(backend));
         let thread = std::thread::Builder::new().name(self.name.clone());
-        match thread.spawn(move || stream.work(&core)) {
+        match thread.spawn(move || stream.work(&*backend)) {
             Ok(handle) => {
                 queue.worker = Worker::Running(Some(handle));
                 true
@@ -112,8 +104,8 @@ impl Stream {
         }
     }
 
-    fn work(&self, core: &Core) {
-        let _rank = rank_scope(core.global(self.rank));
+    fn work(&self, backend: &impl Backend) {
+        let _rank = rank_scope(backend.members().global(self.rank));
         let mut queue = self.lock();
         loop {
             let next = queue.finished;
@@ -121,7 +113,7 @@ impl Stream {
                 drop(queue);
                 // The handle's owner learns of a panic from the job itself, the other ranks from this.
                 if catch_unwind(AssertUnwindSafe(job)).is_err() {
-                    core.leave(self.rank, Departure::Panicked);
+                    backend.leave(self.rank, Departure::Panicked);
                 }
                 queue = self.lock();
                 queue.finish();
@@ -135,15 +127,15 @@ impl Stream {
         queue.worker = Worker::Exited;
         self.notify(&queue);
         drop(queue);
-        core.leave(self.rank, Departure::Dropped);
+        backend.leave(self.rank, Departure::Dropped);
     }
 
     /// No further call will be made. Calls under way are completed by the communication thread, which
     /// then leaves the communicator; a thread that has nothing to do is joined.
-    pub(super) fn close(&self, core: &Core) {
+    pub(super) fn close(&self, backend: &impl Backend) {
         if std::thread::panicking() {
             // What is still to be done fails at once, so that nobody waits for this rank.
-            core.leave(self.rank, Departure::Panicked);
+            backend.leave(self.rank, Departure::Panicked);
         }
         let mut queue = self.lock();
         queue.closed = true;
@@ -159,13 +151,13 @@ impl Stream {
             }
             Worker::NotStarted | Worker::Exited => {
                 drop(queue);
-                core.leave(self.rank, Departure::Dropped);
+                backend.leave(self.rank, Departure::Dropped);
             }
         }
     }
 
     /// Waits for the calls of a closed stream.
-    pub(super) fn drain(&self) {
+    pub(crate) fn drain(&self) {
         let mut queue = self.lock();
         while queue.closed && matches!(queue.worker, Worker::Running(_)) {
             queue = self.sleep(queue);
@@ -200,15 +192,9 @@ pub(super) struct Issue<'s> {
 
 impl<'s> Issue<'s> {
     pub(super) fn key(&mut self, kind: Kind) -> Key {
-        fn next(counter: &mut u64) -> u64 {
-            let number = *counter;
-            *counter += 1;
-            number
-        }
         let queue = &mut *self.queue;
         match kind {
             Kind::Collective => Key::Collective { seq: next(&mut queue.collectives) },
-            Kind::Split => Key::Split { count: next(&mut queue.splits) },
             Kind::SendTo(peer) => {
                 let count = queue.sent.get_mut(peer).map_or(0, next);
                 Key::Message { source: self.rank, destination: peer, count }
@@ -220,9 +206,20 @@ impl<'s> Issue<'s> {
         }
     }
 
+    /// The number of a split.
+    pub(super) fn split(&mut self) -> u64 {
+        next(&mut self.queue.splits)
+    }
+
     pub(super) fn ticket(self) -> Ticket<'s> {
         self.ticket
     }
+}
+
+fn next(counter: &mut u64) -> u64 {
+    let number = *counter;
+    *counter += 1;
+    number
 }
 
 impl Queue {
@@ -237,7 +234,7 @@ impl Queue {
 
 impl<'s> Ticket<'s> {
     /// Waits until all earlier calls are done.
-    pub(super) fn turn(mut self) -> Turn<'s> {
+    pub(crate) fn turn(mut self) -> Turn<'s> {
         let stream = self.stream;
         let mut queue = stream.lock();
         while queue.finished != self.number {

@@ -1,18 +1,48 @@
 //! Whether the ranks' calls are right in themselves and fit each other.
 
 use super::call::RawCall;
-use crate::{DType, Op, ReduceOp};
+use super::key::{Key, Members};
+use crate::{DType, Error, Op, ReduceOp};
 
 /// What is wrong with a call. Ranks are slots: positions in the list of calls.
 #[derive(Debug, PartialEq)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     Mismatch { what: &'static str, values: Vec<(String, Vec<usize>)> },
     Invalid(Vec<(usize, String)>),
 }
 
-/// Compares `calls`, in rank order (or sender and receiver). After `Ok`, every access that
-/// [`super::kernel`] makes for them is within its buffer.
-pub(super) fn check(calls: &[RawCall]) -> Result<(), Fault> {
+impl Fault {
+    /// The error that the ranks of the call `key`, an `op`, get.
+    pub(crate) fn into_error(self, members: &Members, key: Key, op: Op) -> Error {
+        let call = members.call_id(key, op);
+        let rank_of = |slot: usize| members.global(key.rank_of(slot));
+        match self {
+            Self::Mismatch { what, values } => {
+                let values = values
+                    .into_iter()
+                    .map(|(value, slots)| (value, slots.into_iter().map(rank_of).collect()))
+                    .collect();
+                Error::Mismatch { call, what, values }
+            }
+            Self::Invalid(problems) => {
+                let problems = problems.into_iter().map(|(slot, problem)| (rank_of(slot), problem)).collect();
+                Error::InvalidArgument { call, problems }
+            }
+        }
+    }
+}
+
+/// Compares `calls`, in rank order (or sender and receiver). After `Ok`, every element that the call is
+/// about is within its buffer.
+pub(crate) fn check(calls: &[RawCall]) -> Result<(), Fault> {
+    check_with(calls, |rank, call| own_problem(call, rank, calls.len()))
+}
+
+/// As [`check`], with what is wrong with the arguments of each rank told by `own_problem`.
+pub(crate) fn check_with(
+    calls: &[RawCall],
+    own_problem: impl Fn(usize, &RawCall) -> Option<String>,
+) -> Result<(), Fault> {
     if let [RawCall { op: Op::Send, .. }, RawCall { op: Op::Recv, .. }] = calls {
         agree(calls, "dtype", |call| call.dtype, show_dtype)?;
         return agree(
@@ -23,11 +53,8 @@ pub(super) fn check(calls: &[RawCall]) -> Result<(), Fault> {
         );
     }
     agree(calls, "operation", |call| call.op, |op| op.to_string())?;
-    let problems: Vec<_> = calls
-        .iter()
-        .enumerate()
-        .filter_map(|(rank, call)| Some((rank, own_problem(call, rank, calls.len())?)))
-        .collect();
+    let problems: Vec<_> =
+        calls.iter().enumerate().filter_map(|(rank, call)| Some((rank, own_problem(rank, call)?))).collect();
     if !problems.is_empty() {
         return Err(Fault::Invalid(problems));
     }
@@ -42,7 +69,7 @@ pub(super) fn check(calls: &[RawCall]) -> Result<(), Fault> {
 }
 
 /// What is wrong with the arguments of the rank itself.
-fn own_problem(call: &RawCall, rank: usize, ranks: usize) -> Option<String> {
+pub(crate) fn own_problem(call: &RawCall, rank: usize, ranks: usize) -> Option<String> {
     if let Some(root) = call.root.filter(|&root| root >= ranks) {
         return Some(format!("root {root} is not a rank of a communicator of {ranks}"));
     }

@@ -2,48 +2,47 @@
 
 use std::marker::PhantomData;
 
-use super::kernel::{self, ReduceKernel};
 use crate::{DType, Element, Op, ReduceOp};
 
 /// A call whose buffers are borrowed for `'b`.
-pub(super) struct Call<'b> {
-    pub(super) raw: RawCall,
+pub(crate) struct Call<'b> {
+    pub(crate) raw: RawCall,
     buffers: PhantomData<&'b mut ()>,
 }
 
-/// A call without the borrow. What upholds it is said in [`super::posted`].
-pub(super) struct RawCall {
-    pub(super) op: Op,
-    pub(super) dtype: Option<DType>,
-    pub(super) kernel: ReduceKernel,
-    pub(super) reduce: Option<ReduceOp>,
-    pub(super) root: Option<usize>,
-    pub(super) send: Source,
-    pub(super) recv: Target,
+/// A call without the borrow. Whoever carries it out makes sure that the borrow lasts
+/// longer than any access.
+pub(crate) struct RawCall {
+    pub(crate) op: Op,
+    pub(crate) dtype: Option<DType>,
+    pub(crate) reduce: Option<ReduceOp>,
+    pub(crate) root: Option<usize>,
+    pub(crate) send: Source,
+    pub(crate) recv: Target,
     /// Elements to and from each rank; used by all_to_all_v alone.
-    pub(super) send_counts: Vec<usize>,
-    pub(super) recv_counts: Vec<usize>,
+    pub(crate) send_counts: Vec<usize>,
+    pub(crate) recv_counts: Vec<usize>,
 }
 
 /// What is read. `present` is false where a rank gave no buffer because it is not the root.
 #[derive(Clone, Copy)]
-pub(super) struct Source {
-    pub(super) ptr: *const u8,
-    pub(super) len: usize,
-    pub(super) present: bool,
+pub(crate) struct Source {
+    pub(crate) ptr: *const u8,
+    pub(crate) len: usize,
+    pub(crate) present: bool,
 }
 
 /// What is written, as [`Source`].
 #[derive(Clone, Copy)]
-pub(super) struct Target {
-    pub(super) ptr: *mut u8,
-    pub(super) len: usize,
-    pub(super) present: bool,
+pub(crate) struct Target {
+    pub(crate) ptr: *mut u8,
+    pub(crate) len: usize,
+    pub(crate) present: bool,
 }
 
 // SAFETY: the pointers come from `&[T]` and `&mut [T]` of an `Element`, which is Send and Sync, so
 // access from other threads is no problem of the type's; who accesses what and when is a matter of
-// `posted` and `kernel`, whose uses of the pointers are `unsafe` by themselves.
+// those who carry calls out, whose uses of the pointers are `unsafe` by themselves.
 unsafe impl Send for RawCall {}
 // SAFETY: as above; a shared `RawCall` only gives copies of the pointers.
 unsafe impl Sync for RawCall {}
@@ -78,7 +77,6 @@ impl<'b> Call<'b> {
         let raw = RawCall {
             op,
             dtype: Some(T::DTYPE),
-            kernel: kernel::reduce::<T>,
             reduce: None,
             root: None,
             send,
@@ -99,16 +97,16 @@ impl<'b> Call<'b> {
         self
     }
 
-    pub(super) fn all_reduce<T: Element>(send: &'b [T], recv: &'b mut [T], op: &ReduceOp) -> Self {
+    pub(crate) fn all_reduce<T: Element>(send: &'b [T], recv: &'b mut [T], op: &ReduceOp) -> Self {
         Self::new::<T>(Op::AllReduce, Source::of(send), Target::of(recv)).reducing(op)
     }
 
-    pub(super) fn all_reduce_in_place<T: Element>(buffer: &'b mut [T], op: &ReduceOp) -> Self {
+    pub(crate) fn all_reduce_in_place<T: Element>(buffer: &'b mut [T], op: &ReduceOp) -> Self {
         let target = Target::of(buffer);
         Self::new::<T>(Op::AllReduce, target.as_source(), target).reducing(op)
     }
 
-    pub(super) fn reduce<T: Element>(
+    pub(crate) fn reduce<T: Element>(
         send: &'b [T],
         recv: Option<&'b mut [T]>,
         op: &ReduceOp,
@@ -118,34 +116,34 @@ impl<'b> Call<'b> {
         Self::new::<T>(Op::Reduce, Source::of(send), target).reducing(op).rooted(root)
     }
 
-    pub(super) fn reduce_in_place<T: Element>(buffer: &'b mut [T], op: &ReduceOp, root: usize) -> Self {
+    pub(crate) fn reduce_in_place<T: Element>(buffer: &'b mut [T], op: &ReduceOp, root: usize) -> Self {
         let target = Target::of(buffer);
         Self::new::<T>(Op::Reduce, target.as_source(), target).reducing(op).rooted(root)
     }
 
-    pub(super) fn all_gather<T: Element>(send: &'b [T], recv: &'b mut [T]) -> Self {
+    pub(crate) fn all_gather<T: Element>(send: &'b [T], recv: &'b mut [T]) -> Self {
         Self::new::<T>(Op::AllGather, Source::of(send), Target::of(recv))
     }
 
-    pub(super) fn reduce_scatter<T: Element>(send: &'b [T], recv: &'b mut [T], op: &ReduceOp) -> Self {
+    pub(crate) fn reduce_scatter<T: Element>(send: &'b [T], recv: &'b mut [T], op: &ReduceOp) -> Self {
         Self::new::<T>(Op::ReduceScatter, Source::of(send), Target::of(recv)).reducing(op)
     }
 
-    pub(super) fn broadcast<T: Element>(send: Option<&'b [T]>, recv: &'b mut [T], root: usize) -> Self {
+    pub(crate) fn broadcast<T: Element>(send: Option<&'b [T]>, recv: &'b mut [T], root: usize) -> Self {
         let source = send.map_or_else(Source::none, Source::of);
         Self::new::<T>(Op::Broadcast, source, Target::of(recv)).rooted(root)
     }
 
-    pub(super) fn broadcast_in_place<T: Element>(buffer: &'b mut [T], root: usize) -> Self {
+    pub(crate) fn broadcast_in_place<T: Element>(buffer: &'b mut [T], root: usize) -> Self {
         let target = Target::of(buffer);
         Self::new::<T>(Op::Broadcast, target.as_source(), target).rooted(root)
     }
 
-    pub(super) fn all_to_all<T: Element>(send: &'b [T], recv: &'b mut [T]) -> Self {
+    pub(crate) fn all_to_all<T: Element>(send: &'b [T], recv: &'b mut [T]) -> Self {
         Self::new::<T>(Op::AllToAll, Source::of(send), Target::of(recv))
     }
 
-    pub(super) fn all_to_all_v<T: Element>(
+    pub(crate) fn all_to_all_v<T: Element>(
         send: &'b [T],
         send_counts: &[usize],
         recv: &'b mut [T],
@@ -157,15 +155,15 @@ impl<'b> Call<'b> {
         call
     }
 
-    pub(super) fn send<T: Element>(data: &'b [T]) -> Self {
+    pub(crate) fn send<T: Element>(data: &'b [T]) -> Self {
         Self::new::<T>(Op::Send, Source::of(data), Target::none())
     }
 
-    pub(super) fn recv<T: Element>(buffer: &'b mut [T]) -> Self {
+    pub(crate) fn recv<T: Element>(buffer: &'b mut [T]) -> Self {
         Self::new::<T>(Op::Recv, Source::none(), Target::of(buffer))
     }
 
-    pub(super) fn barrier() -> Self {
+    pub(crate) fn barrier() -> Self {
         let mut call = Self::new::<u8>(Op::Barrier, Source::none(), Target::none());
         call.raw.dtype = None;
         call
@@ -174,7 +172,7 @@ impl<'b> Call<'b> {
 
 impl RawCall {
     /// Size as nccl-tests counts it, in a communicator of `ranks` ranks.
-    pub(super) fn bytes(&self, ranks: usize) -> u64 {
+    pub(crate) fn bytes(&self, ranks: usize) -> u64 {
         let elements = match self.op {
             Op::AllReduce | Op::Reduce | Op::AllToAll | Op::Send => self.send.len,
             Op::Broadcast | Op::Recv => self.recv.len,
