@@ -104,7 +104,7 @@ impl fmt::Display for ReduceOp {
 /// A type whose values a communicator can move and reduce. Implemented for `f32`, `f64`, [`half::f16`],
 /// [`half::bf16`], `i32`, `i64` and `u8`, and for nothing else.
 pub trait Element:
-    sealed::Arithmetic + Copy + Default + PartialEq + fmt::Debug + Send + Sync + 'static
+    sealed::Arithmetic + sealed::OnDevice + Copy + Default + PartialEq + fmt::Debug + Send + Sync + 'static
 {
     /// The type as a value.
     const DTYPE: DType;
@@ -112,6 +112,17 @@ pub trait Element:
 
 pub(crate) mod sealed {
     use super::ReduceOp;
+
+    /// What a type needs so that GPU memory can hold it and NCCL can move it.
+    #[cfg(feature = "nccl")]
+    pub trait OnDevice:
+        cudarc::driver::DeviceRepr + cudarc::driver::ValidAsZeroBits + cudarc::nccl::NcclType
+    {
+    }
+
+    /// Nothing is asked without a backend that uses GPU memory.
+    #[cfg(not(feature = "nccl"))]
+    pub trait OnDevice {}
 
     /// The arithmetic of one element type, over slices of equal length. None of it can panic on
     /// slices of equal length; all of it is plain memory and arithmetic.
@@ -137,6 +148,8 @@ macro_rules! element {
         impl Element for $type {
             const DTYPE: DType = DType::$dtype;
         }
+
+        impl sealed::OnDevice for $type {}
     };
 }
 

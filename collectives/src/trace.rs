@@ -1,16 +1,17 @@
 //! The span that every call opens.
 
-use commtrace_instrument::comm_span;
+use commtrace_instrument::{SpanStream, comm_span};
 use tracing::Span;
 
-use crate::{DType, Op};
+use crate::Op;
 
 /// What a span says about its call.
 pub(crate) struct Call<'a> {
     pub(crate) op: Op,
     /// Size as nccl-tests counts it.
     pub(crate) bytes: u64,
-    pub(crate) dtype: Option<DType>,
+    /// PyTorch's name of the element type.
+    pub(crate) dtype: Option<&'static str>,
     pub(crate) comm: &'a str,
     /// Number of the collective; point-to-point calls have none.
     pub(crate) seq: Option<u64>,
@@ -20,8 +21,8 @@ pub(crate) struct Call<'a> {
     pub(crate) comm_size: u32,
     /// The other side or the root, as a rank of the communicator.
     pub(crate) peer: Option<u64>,
-    /// The communication thread; none for a call on the caller's own.
-    pub(crate) stream: Option<&'a str>,
+    /// The GPU stream or communication thread; none for a call on the caller's own thread.
+    pub(crate) stream: Option<&'a dyn SpanStream>,
     pub(crate) grouped: bool,
 }
 
@@ -38,7 +39,7 @@ pub(crate) fn span(call: &Call<'_>) -> Span {
                         bytes = call.bytes,
                         comm = call.comm,
                         seq = call.seq,
-                        dtype = call.dtype.map(DType::as_str),
+                        dtype = call.dtype,
                         rank = u64::from(call.rank),
                         comm_rank = u64::from(call.comm_rank),
                         comm_size = u64::from(call.comm_size),
@@ -50,7 +51,7 @@ pub(crate) fn span(call: &Call<'_>) -> Span {
                         bytes = call.bytes,
                         comm = call.comm,
                         seq = call.seq,
-                        dtype = call.dtype.map(DType::as_str),
+                        dtype = call.dtype,
                         rank = u64::from(call.rank),
                         comm_rank = u64::from(call.comm_rank),
                         comm_size = u64::from(call.comm_size),

@@ -56,7 +56,9 @@ pub use config::{Config, ConfigError, Mode, Reports};
 pub use guard::finish_on_sigterm;
 pub use guard::{Guard, InitError, init, layer};
 pub use layer::CommtraceLayer;
-pub use rank::{Communicator, RankScope, current_rank, rank_scope, register_communicator, set_world};
+pub use rank::{
+    Communicator, RankScope, current_rank, global_rank, rank_scope, register_communicator, set_world,
+};
 pub use recorder::Stats;
 pub use stream::SpanStream;
 

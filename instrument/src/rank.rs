@@ -1,7 +1,7 @@
 //! Which rank a span belongs to.
 //!
 //! A [`rank_scope`] on the thread comes first, then the launcher's environment, then what
-//! [`set_world`] said, then 0.
+//! [`set_world`] said, then the rank in the process's first communicator ([`global_rank`]), then 0.
 
 use crate::guard;
 use crate::recorder::{RegisteredCommunicator, lock};
@@ -19,6 +19,19 @@ const UNKNOWN: u64 = u64::MAX;
 static LAUNCHER_RANK: AtomicU64 = AtomicU64::new(UNKNOWN);
 static WORLD_RANK: AtomicU64 = AtomicU64::new(UNKNOWN);
 static WORLD_SIZE: AtomicU64 = AtomicU64::new(UNKNOWN);
+
+/// What the first communicator says; the rank stays unknown where a process holds several of its ranks.
+static ASSUMED_RANK: AtomicU64 = AtomicU64::new(UNKNOWN);
+static ASSUMED_SIZE: AtomicU64 = AtomicU64::new(UNKNOWN);
+static FIRST: Mutex<Option<First>> = Mutex::new(None);
+
+/// The communicator that is taken for the world, and the rank in it that asked first.
+struct First {
+    name: String,
+    rank: u32,
+    /// Another rank of it asked from this process as well.
+    several: bool,
+}
 
 /// Communicators registered before a recorder existed.
 static EARLY: Mutex<Vec<RegisteredCommunicator>> = Mutex::new(Vec::new());
@@ -73,9 +86,44 @@ pub(crate) fn set_launcher_rank(rank: Option<u32>) {
     LAUNCHER_RANK.store(rank.map_or(UNKNOWN, u64::from), Ordering::Relaxed);
 }
 
-/// Rank and size that [`set_world`] stated.
+/// Rank and size that [`set_world`] stated, else those of the first communicator.
 pub(crate) fn stated_world() -> (Option<u32>, Option<u32>) {
-    (known(&WORLD_RANK), known(&WORLD_SIZE))
+    (known(&WORLD_RANK).or_else(|| known(&ASSUMED_RANK)), known(&WORLD_SIZE).or_else(|| known(&ASSUMED_SIZE)))
+}
+
+/// The global rank of a communicator's member, for backends that know only its number in the
+/// communicator: what a [`rank_scope`], the launcher or [`set_world`] says of the calling thread. Where
+/// nothing does, the process's first communicator is taken for the world.
+pub fn global_rank(communicator: &str, comm_rank: u32, comm_size: u32) -> u32 {
+    if let Some(rank) = SCOPE.get().or_else(|| known(&LAUNCHER_RANK)).or_else(|| known(&WORLD_RANK)) {
+        return rank;
+    }
+    let mut first = lock(&FIRST);
+    let rank = first_says(&mut first, communicator, comm_rank);
+    if let Some(world) = &*first {
+        let assumed = if world.several { UNKNOWN } else { world.rank.into() };
+        ASSUMED_RANK.store(assumed, Ordering::Relaxed);
+        if world.name == communicator {
+            ASSUMED_SIZE.store(comm_size.into(), Ordering::Relaxed);
+        }
+    }
+    rank
+}
+
+/// The global rank of `comm_rank` in `communicator`, going by the first communicator alone.
+fn first_says(first: &mut Option<First>, communicator: &str, comm_rank: u32) -> u32 {
+    match first {
+        Some(first) if first.name == communicator => {
+            first.several |= first.rank != comm_rank;
+            comm_rank
+        }
+        Some(first) if first.several => comm_rank,
+        Some(first) => first.rank,
+        none => {
+            *none = Some(First { name: communicator.to_owned(), rank: comm_rank, several: false });
+            comm_rank
+        }
+    }
 }
 
 fn known(stored: &AtomicU64) -> Option<u32> {
@@ -99,7 +147,9 @@ pub fn rank_scope(rank: u32) -> RankScope {
 pub fn current_rank() -> u32 {
     match SCOPE.get() {
         Some(rank) => rank,
-        None => known(&LAUNCHER_RANK).or_else(|| known(&WORLD_RANK)).unwrap_or(0),
+        None => {
+            known(&LAUNCHER_RANK).or_else(|| known(&WORLD_RANK)).or_else(|| known(&ASSUMED_RANK)).unwrap_or(0)
+        }
     }
 }
 
@@ -116,5 +166,32 @@ impl Drop for RankScope {
     fn drop(&mut self) {
         // A thread that is being torn down has no scope left to restore.
         let _ = SCOPE.try_with(|scope| scope.set(self.previous));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_communicator_is_taken_for_the_world() {
+        let first = &mut None;
+        assert_eq!(first_says(first, "world", 3), 3);
+        assert_eq!(first_says(first, "tensor", 1), 3, "the same rank in a smaller communicator");
+        assert_eq!(first_says(first, "world", 3), 3);
+    }
+
+    #[test]
+    fn of_several_ranks_in_a_process_each_has_its_number_in_the_communicator() {
+        let first = &mut None;
+        assert_eq!([0, 1].map(|rank| first_says(first, "world", rank)), [0, 1]);
+        assert!(first.as_ref().is_some_and(|first| first.several));
+        assert_eq!(first_says(first, "tensor", 1), 1, "nothing tells whose communicator this is");
+    }
+
+    #[test]
+    fn a_scope_comes_before_the_communicator() {
+        let _scope = rank_scope(4);
+        assert_eq!(global_rank("world", 1, 8), 4);
     }
 }

@@ -10,11 +10,11 @@ mod stream;
 
 use std::sync::{Arc, mpsc};
 
-use commtrace_instrument::{Communicator as Registration, rank_scope, register_communicator};
+use commtrace_instrument::{Communicator as Registration, SpanStream, rank_scope, register_communicator};
 use tracing::Span;
 
 use crate::pending::{Pending, Slot};
-use crate::{Error, Op, Result, trace};
+use crate::{DType, Error, Op, Result, trace};
 use call::Call;
 pub(crate) use calls::copy;
 use key::{Key, Kind, Members};
@@ -122,7 +122,7 @@ impl<B: Backend> HostRank<B> {
         let key = issue.key(kind);
         let ticket = issue.ticket();
         let traced = Traced { key, kind, grouped: false };
-        let stream = threaded.then_some(self.stream.name.as_str());
+        let stream = threaded.then_some(&self.stream.name as &dyn SpanStream);
         let span = self.span(&traced, &call(&mut buffers), stream);
         let mut fill = FillSlot { slot, backend: Arc::clone(&self.backend), filled: false };
         let rank = self.rank;
@@ -176,7 +176,7 @@ impl<B: Backend> HostRank<B> {
         (count, issue.ticket())
     }
 
-    fn span(&self, traced: &Traced, call: &Call<'_>, stream: Option<&str>) -> Span {
+    fn span(&self, traced: &Traced, call: &Call<'_>, stream: Option<&dyn SpanStream>) -> Span {
         let members = self.backend.members();
         // The caller's thread need not have a scope of its own.
         let _scope = rank_scope(self.global());
@@ -184,7 +184,7 @@ impl<B: Backend> HostRank<B> {
         trace::span(&trace::Call {
             op: call.raw.op,
             bytes: call.raw.bytes(members.size()),
-            dtype: call.raw.dtype,
+            dtype: call.raw.dtype.map(DType::as_str),
             comm: &members.name,
             seq: match traced.key {
                 Key::Collective { seq } => Some(seq),
