@@ -2,9 +2,10 @@
 
 use super::filter::select;
 use super::hotspot::hotspot_event;
-use super::matching::cross_rank;
+use super::matching::Matching;
 use super::rank::rank_report;
 use super::report::REPORT_SCHEMA_VERSION;
+use super::waits::cross_rank;
 use super::{AnalyzeOptions, Cover, CrossRank, InputReport, OpSummary, RankReport, Report, totals};
 use crate::advise::{
     HotspotEvent, Thresholds, choose_comm_mitigation_with, recommend_comm_followup_with,
@@ -50,7 +51,8 @@ pub fn analyze(timeline: &Timeline, options: &AnalyzeOptions) -> Report {
         })
         .collect();
     let mut warnings = timeline.warnings.clone();
-    let cross_rank = cross_rank(timeline, &selected, &covers, &mut warnings);
+    let matching = Matching::new(timeline, &selected);
+    let cross_rank = cross_rank(&matching, &covers, &mut warnings);
     totals::apply(&mut ranks, timeline, options, &mut warnings);
     let inputs = inputs(timeline, &mut warnings);
     assemble(ranks, cross_rank, inputs, warnings, options)

@@ -58,20 +58,20 @@ impl FromStr for StepRange {
 
 /// The steps of one rank in time, to find the step of an interval that does not name one.
 #[derive(Debug, Default)]
-pub(super) struct StepIndex {
+pub(crate) struct StepIndex {
     /// Ascending by start.
     steps: Vec<Step>,
 }
 
 impl StepIndex {
-    pub(super) fn new(mut steps: Vec<Step>) -> Self {
+    pub(crate) fn new(mut steps: Vec<Step>) -> Self {
         steps.retain(|step| step.end_ns > step.start_ns);
         steps.sort_unstable_by_key(|step| (step.start_ns, step.end_ns));
         Self { steps }
     }
 
     /// `step` if there is one, else the last begun step in which `start_ns` lies.
-    pub(super) fn assign(&self, step: Option<i64>, start_ns: i64) -> Option<i64> {
+    pub(crate) fn assign(&self, step: Option<i64>, start_ns: i64) -> Option<i64> {
         if step.is_some() {
             return step;
         }
@@ -83,11 +83,11 @@ impl StepIndex {
 
 /// A track that passed the filter, with the steps of its rank.
 #[derive(Debug)]
-pub(super) struct Selected<'a> {
-    pub(super) track: Cow<'a, Track>,
-    pub(super) index: StepIndex,
+pub(crate) struct Selected<'a> {
+    pub(crate) track: Cow<'a, Track>,
+    pub(crate) index: StepIndex,
     /// Step rows of the rank, those out of range left out.
-    pub(super) steps: Vec<Step>,
+    pub(crate) steps: Vec<Step>,
 }
 
 /// The tracks that `options` ask for.
@@ -95,7 +95,7 @@ pub(super) struct Selected<'a> {
 /// A rank's steps may stand on another of its tracks (the host's, while the work is on a device): each
 /// track without own steps uses those of its rank on the same clock, and a track that holds nothing but
 /// steps which others use is not a track of its own.
-pub(super) fn select<'a>(timeline: &'a Timeline, options: &AnalyzeOptions) -> Vec<Selected<'a>> {
+pub(crate) fn select<'a>(timeline: &'a Timeline, options: &AnalyzeOptions) -> Vec<Selected<'a>> {
     let wanted = |track: &&Track| options.ranks.as_ref().is_none_or(|ranks| ranks.contains(&track.rank));
     let only_steps = |track: &Track| {
         track.compute.is_empty()

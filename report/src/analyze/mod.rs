@@ -30,6 +30,7 @@ mod report;
 mod steps;
 mod summary;
 mod totals;
+mod waits;
 mod wall;
 
 pub use accumulate::{CrossRankAccumulator, Member, Position, last_arrival_ns};

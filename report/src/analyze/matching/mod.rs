@@ -1,0 +1,227 @@
+//! Which events of different ranks belong together: the parts of one collective.
+//!
+//! [`Matching::new`] groups the events of all selected tracks once; every analysis across ranks (waits,
+//! clock alignment, stragglers, desynchronization, flow arrows) is a pass over its groups:
+//!
+//! ```text
+//! let matching = Matching::new(&timeline, &selected);
+//! for group in matching.groups() {                    // by channel, then by number
+//!     if group.state.is_matched() && group.channel.kind.is_collective() {
+//!         for &part in group.parts {                  // by track, then by row
+//!             let (start_ns, end_ns) = matching.times_ns(part);
+//! ```
+//!
+//! - A [`Channel`] is what numbers events: a communicator's collectives.
+//! - A [`Group`] is what stands under one number of a channel: one [`Part`] per member that was recorded,
+//!   and a [`State`] that says whether they are one collective. Groups of a single rank, and those whose
+//!   ranks disagree, are visited too: what is missing is a finding.
+//! - A [`Part`] is a place, `(track, row)`, of 16 bytes with its number; [`Matching::event`] reads the
+//!   row. A track's number is its place among the selected tracks, as for covers and ranks.
+//! - [`Matching::times_ns`] gives times on the clock that all tracks share.
+//!
+//! Memory is 16 bytes per event and 24 per group beside the columns; time is that of sorting each
+//! channel's events by their numbers.
+
+mod channel;
+mod group;
+mod op;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use channel::Channel;
+pub(crate) use group::{Group, Part, State};
+pub use op::is_synchronizing;
+pub(crate) use op::{bytes_may_differ, is_point_to_point};
+
+use super::filter::Selected;
+use crate::timeline::{Comm, Names, Sym, Timeline};
+use channel::Channels;
+use group::Row;
+use indexmap::{IndexMap, IndexSet};
+use std::collections::BTreeSet;
+
+/// The events of all selected tracks, grouped.
+#[derive(Debug)]
+pub(crate) struct Matching<'a> {
+    names: &'a Names,
+    selected: &'a [Selected<'a>],
+    channels: Vec<Channel<'a>>,
+    /// By channel, number, track and row.
+    parts: Vec<Part>,
+    groups: Vec<Row>,
+    ops: IndexSet<Sym>,
+    not_numbered: IndexMap<Sym, NotNumbered>,
+}
+
+/// Events of one op that nothing numbers.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct NotNumbered {
+    /// How many.
+    pub(crate) events: u64,
+    /// Global ranks that recorded them.
+    pub(crate) ranks: BTreeSet<u32>,
+}
+
+impl<'a> Matching<'a> {
+    /// Groups the communication of `selected`.
+    pub(crate) fn new(timeline: &'a Timeline, selected: &'a [Selected<'a>]) -> Self {
+        let names = &timeline.names;
+        let mut ops = IndexSet::new();
+        let mut not_numbered: IndexMap<Sym, NotNumbered> = IndexMap::new();
+        let mut channels = Channels::new(timeline);
+        for (one, track) in selected.iter().zip(0..) {
+            for event in one.track.comm.iter() {
+                ops.insert(event.op);
+                if !channels.note(track, &event) && !is_point_to_point(names.get(event.op)) {
+                    let left_out = not_numbered.entry(event.op).or_default();
+                    left_out.events += 1;
+                    left_out.ranks.insert(one.track.rank);
+                }
+            }
+        }
+        let (channels, parts) = channels.fill(selected);
+        let mut matching = Self { names, selected, channels, parts, groups: Vec::new(), ops, not_numbered };
+        matching.groups = matching.rows();
+        matching
+    }
+
+    /// All groups, by channel and number.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = Group<'_>> + '_ {
+        let ends = self.groups.iter().skip(1).map(|next| next.first).chain([self.parts.len()]);
+        self.groups.iter().zip(ends).filter_map(|(row, end)| {
+            let parts = self.parts.get(row.first..end)?;
+            let number = parts.first()?.number;
+            let channel = self.channels.get(row.channel as usize)?;
+            Some(Group { channel, number, op: row.op, state: row.state, parts })
+        })
+    }
+
+    /// All channels, in order of first appearance.
+    #[allow(dead_code, reason = "for passes that need more than the figures")]
+    pub(crate) fn channels(&self) -> &[Channel<'a>] {
+        &self.channels
+    }
+
+    /// The row of a part.
+    pub(crate) fn event(&self, part: Part) -> Option<Comm> {
+        self.selected.get(part.track as usize)?.track.comm.get(part.row as usize)
+    }
+
+    /// Start and end of a part on the clock that all tracks share.
+    ///
+    /// This is the one place where a track's own times become common ones.
+    pub(crate) fn times_ns(&self, part: Part) -> (i64, i64) {
+        let Some(one) = self.selected.get(part.track as usize) else { return (0, 0) };
+        let comm = &one.track.comm;
+        let at = |column: &[i64]| column.get(part.row as usize).copied().unwrap_or(0);
+        (at(comm.starts_ns()), at(comm.ends_ns()))
+    }
+
+    /// An instant of the common clock on the clock of `track`: the inverse of what
+    /// [`times_ns`](Self::times_ns) does.
+    pub(crate) fn on_track_ns(&self, _track: u32, common_ns: i64) -> i64 {
+        common_ns
+    }
+
+    /// All tracks; a track's number is its place.
+    pub(crate) fn selected(&self) -> &'a [Selected<'a>] {
+        self.selected
+    }
+
+    /// The track with this number.
+    pub(crate) fn track(&self, track: u32) -> Option<&Selected<'a>> {
+        self.selected.get(track as usize)
+    }
+
+    /// Global rank of a track.
+    pub(crate) fn rank(&self, track: u32) -> u32 {
+        self.track(track).map_or(0, |one| one.track.rank)
+    }
+
+    /// Global ranks of a group's parts.
+    pub(crate) fn ranks(&self, parts: &[Part]) -> BTreeSet<u32> {
+        parts.iter().map(|part| self.rank(part.track)).collect()
+    }
+
+    /// The step of a group: that of its first part with one.
+    pub(crate) fn step(&self, group: &Group<'_>) -> Option<i64> {
+        group.parts.iter().find_map(|&part| {
+            let event = self.event(part)?;
+            self.track(part.track)?.index.assign(event.step, event.start_ns)
+        })
+    }
+
+    /// The strings of the timeline.
+    pub(crate) fn names(&self) -> &'a Names {
+        self.names
+    }
+
+    /// All ops, in order of first appearance.
+    pub(crate) fn ops(&self) -> impl Iterator<Item = Sym> + '_ {
+        self.ops.iter().copied()
+    }
+
+    /// Events that are in no channel, per op in order of first appearance.
+    pub(crate) fn not_numbered(&self) -> &IndexMap<Sym, NotNumbered> {
+        &self.not_numbered
+    }
+
+    /// Splits the sorted parts into groups.
+    fn rows(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for (channel, number) in self.channels.iter().zip(0..) {
+            let Some(parts) = self.parts.get(channel.parts.clone()) else { continue };
+            let mut first = channel.parts.start;
+            for group in parts.chunk_by(|a, b| a.number == b.number) {
+                if let Some((op, state)) = self.examine(channel, group) {
+                    rows.push(Row { first, channel: number, op, state });
+                }
+                first += group.len();
+            }
+        }
+        rows
+    }
+
+    /// The op of the first part, and whether all parts are one collective.
+    fn examine(&self, channel: &Channel<'_>, parts: &[Part]) -> Option<(Sym, State)> {
+        let mut events = parts.iter().filter_map(|&part| self.event(part));
+        let first = events.next()?;
+        let same_track = parts.windows(2).any(|pair| pair[0].track == pair[1].track);
+        if same_track || parts.len() > channel.size {
+            return Some((first.op, State::Ambiguous));
+        }
+        let rank = parts.first().map(|part| self.rank(part.track));
+        if parts.iter().all(|part| Some(self.rank(part.track)) == rank) {
+            return Some((first.op, State::Alone));
+        }
+        let bytes_may_differ = bytes_may_differ(self.names.get(first.op));
+        let (mut bytes, mut dtype) = (first.bytes, first.dtype);
+        let mut reversed = first.end_ns < first.start_ns;
+        for event in events {
+            // What one rank does not say does not contradict the others.
+            let same_bytes = bytes_may_differ || agree(&mut bytes, event.bytes);
+            if event.op != first.op || !same_bytes || !agree(&mut dtype, event.dtype) {
+                return Some((first.op, State::Disagreement));
+            }
+            reversed |= event.end_ns < event.start_ns;
+        }
+        let state = match reversed {
+            true => State::EndBeforeStart,
+            false if parts.len() == channel.size => State::Complete,
+            false => State::Partial,
+        };
+        Some((first.op, state))
+    }
+}
+
+/// Whether `value` contradicts nothing that is `known`; what was not known is from then on.
+fn agree<T: PartialEq>(known: &mut Option<T>, value: Option<T>) -> bool {
+    match (&known, value) {
+        (_, None) => true,
+        (None, value) => {
+            *known = value;
+            true
+        }
+        (Some(known), Some(value)) => *known == value,
+    }
+}
