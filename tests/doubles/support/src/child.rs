@@ -1,0 +1,118 @@
+//! Tests that run their body in a process of its own, and processes that must end in time.
+
+use crate::{Counts, Doubles, Piece};
+use std::io::Read;
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The test that a child is to run the body of.
+const CHILD: &str = "DOUBLE_SUPPORT_CHILD";
+
+/// How long a child may take, on a machine that is busy with others.
+const TIME_LIMIT: Duration = Duration::from_secs(120);
+
+/// A process that has ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// How it ended; `None` if it was killed because it took too long.
+    pub status: Option<ExitStatus>,
+    /// What it printed.
+    pub stdout: String,
+    /// What it said.
+    pub stderr: String,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// A child that has ended well.
+#[derive(Debug)]
+pub struct Run {
+    /// What it printed.
+    pub stdout: String,
+    /// What it said.
+    pub stderr: String,
+    /// What the stand-in driver ran, in the order in which the pieces ended on each stream.
+    pub pieces: Vec<Piece>,
+    /// How often each of the driver's functions was called.
+    pub counts: Counts,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Runs `body` in a child process that loads the stand-ins and has these variables, and waits for it.
+/// In the child, returns `None` after the body.
+///
+/// `test` is the name of the calling test with its modules, as the test harness prints it.
+///
+/// # Panics
+///
+/// If the stand-ins cannot be built, or the child fails or takes longer than two minutes; with what the
+/// child said.
+pub fn in_child(test: &str, variables: &[(&str, &str)], body: impl FnOnce()) -> Option<Run> {
+    if std::env::var(CHILD).is_ok_and(|name| name == test) {
+        body();
+        return None;
+    }
+    let doubles = Doubles::new().unwrap_or_else(|error| panic!("{error}"));
+    let this = std::env::current_exe().unwrap_or_else(|error| panic!("the running test: {error}"));
+    let (log, counts) = (doubles.folder().join("log.jsonl"), doubles.folder().join("counts.jsonl"));
+    let mut command = doubles.command(this);
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
+    command.env(CHILD, test).env("DOUBLE_CUDA_LOG", &log).env("DOUBLE_CUDA_COUNTS", &counts);
+    command.envs(variables.iter().copied());
+    let finished = finish(&mut command, TIME_LIMIT).unwrap_or_else(|error| panic!("{test}: {error}"));
+    let said = || format!("{}\n{}", finished.stdout, finished.stderr);
+    match finished.status {
+        None => panic!("the child of {test} did not end within {TIME_LIMIT:?}:\n{}", said()),
+        Some(status) if !status.success() => panic!("the child of {test} failed, {status}:\n{}", said()),
+        // A name that matches no test runs nothing and is a success too.
+        Some(_) if !finished.stdout.contains("1 passed") => panic!("no test is named {test}:\n{}", said()),
+        Some(_) => {}
+    }
+    Some(Run {
+        pieces: Piece::read(&log).unwrap_or_else(|error| panic!("{test}: {error}")),
+        counts: Counts::read(&counts).unwrap_or_else(|error| panic!("{test}: {error}")),
+        stdout: finished.stdout,
+        stderr: finished.stderr,
+        took: finished.took,
+    })
+}
+
+/// Runs a command to its end, or kills it when it takes longer than `limit`.
+///
+/// # Errors
+///
+/// If it cannot be started or waited for.
+pub fn finish(command: &mut Command, limit: Duration) -> std::io::Result<Finished> {
+    let start = Instant::now();
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let stdout = collect(child.stdout.take());
+    let stderr = collect(child.stderr.take());
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break Some(status);
+        }
+        if start.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let text = |reader: JoinHandle<String>| reader.join().unwrap_or_default();
+    let took = start.elapsed();
+    Ok(Finished { status, stdout: text(stdout), stderr: text(stderr), took })
+}
+
+/// Reads a pipe to its end on a thread, so that the child never waits for us.
+fn collect(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            // What was read before an error is what there is to show.
+            let _ = pipe.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
