@@ -38,6 +38,7 @@
 //! | `COMMTRACE_STEPS=10..20`, `COMMTRACE_RANKS=0,8` | record only these (ranges half-open; `10..` skips a warm-up) |
 //! | `COMMTRACE_MAX_MB` | most that one rank writes (default 2048); then it stops, says so, and the summary goes on |
 //! | `COMMTRACE_FLUSH_MS`, `COMMTRACE_QUEUE` | writer interval (1000), records buffered before dropping (65536) |
+//! | `COMMTRACE_EVENTS` | timing events of each CUDA context, two for every GPU span that has not finished (16384; feature `cuda`) |
 //! | `COMMTRACE_MERGE_TIMEOUT_S` | how long rank 0 waits for the others' files (10) |
 //!
 //! With neither of the first two set, nothing is recorded and a span costs what a disabled `tracing`
@@ -70,6 +71,8 @@ pub use commtrace_instrument::{
     CommtraceLayer, Config, ConfigError, Guard, InitError, Mode, RankScope, Reports, SpanStream, Stats,
     comm_span, compute_span, current_rank, init, layer, rank_scope, set_world, step_span,
 };
+#[cfg(feature = "cuda")]
+pub use commtrace_instrument::{GpuGroup, GpuStream};
 
 pub use commtrace_collectives as collectives;
 pub use commtrace_report as report;
@@ -77,6 +80,8 @@ pub use commtrace_report as report;
 /// What a training program uses: the span macros, the communicators and what their methods take.
 pub mod prelude {
     pub use commtrace_collectives::{Communicator, Group, LocalComm, Pending, ReduceOp};
+    #[cfg(feature = "cuda")]
+    pub use commtrace_instrument::GpuStream;
     pub use commtrace_instrument::{comm_span, compute_span, rank_scope, step_span};
 }
 

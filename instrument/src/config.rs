@@ -89,6 +89,8 @@ pub struct Config {
     pub(crate) max_bytes: u64,
     pub(crate) flush: Duration,
     pub(crate) queue: usize,
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+    pub(crate) events: usize,
     pub(crate) merge_timeout: Duration,
     pub(crate) launch: Launch,
 }
@@ -103,6 +105,7 @@ impl Default for Config {
             max_bytes: 2048 << 20,
             flush: Duration::from_millis(1000),
             queue: 65_536,
+            events: 16_384,
             merge_timeout: Duration::from_secs(10),
             launch: Launch::default(),
         }
@@ -157,6 +160,9 @@ impl Config {
         if let Some(records) = parse_number(&var, "COMMTRACE_QUEUE", 1..(1 << 30) + 1)? {
             config.queue = records as usize;
         }
+        if let Some(events) = parse_number(&var, "COMMTRACE_EVENTS", 2..(1 << 24) + 1)? {
+            config.events = events as usize;
+        }
         if let Some(seconds) = parse_number(&var, "COMMTRACE_MERGE_TIMEOUT_S", 0..1_000_001)? {
             config.merge_timeout = Duration::from_secs(seconds);
         }
@@ -208,6 +214,13 @@ impl Config {
     /// Sets how many records may be buffered.
     pub fn queue(mut self, records: usize) -> Self {
         self.queue = records.clamp(1, 1 << 30);
+        self
+    }
+
+    /// Sets how many timing events each CUDA context may have, two for every span whose work has not
+    /// finished. A span that finds none is recorded without a time.
+    pub fn events(mut self, events: usize) -> Self {
+        self.events = events.clamp(2, 1 << 24);
         self
     }
 
@@ -329,6 +342,7 @@ mod tests {
             ("COMMTRACE_MAX_MB", "3"),
             ("COMMTRACE_FLUSH_MS", "250"),
             ("COMMTRACE_QUEUE", "128"),
+            ("COMMTRACE_EVENTS", "64"),
             ("COMMTRACE_MERGE_TIMEOUT_S", "0"),
         ])
         .unwrap();
@@ -338,6 +352,7 @@ mod tests {
         assert_eq!(config.max_bytes, 3 << 20);
         assert_eq!(config.flush, Duration::from_millis(250));
         assert_eq!(config.queue, 128);
+        assert_eq!(config.events, 64);
         assert_eq!(config.merge_timeout, Duration::ZERO);
     }
 
@@ -354,6 +369,7 @@ mod tests {
             ("COMMTRACE_MAX_MB", "99999999999999999999"),
             ("COMMTRACE_FLUSH_MS", "1s"),
             ("COMMTRACE_QUEUE", "0"),
+            ("COMMTRACE_EVENTS", "1"),
             ("COMMTRACE_MERGE_TIMEOUT_S", "-1"),
         ] {
             let error = config(&[(variable, value)]).unwrap_err();

@@ -264,25 +264,40 @@ fn end_all() {
     }
 }
 
+/// The driver's library ends the use of the GPU when the process exits, before what was registered
+/// earlier. Called once the driver is there, so that recording ends while it still is.
+#[cfg(feature = "cuda")]
+pub(crate) fn finish_before_the_driver() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(register_at_exit);
+}
+
+#[cfg(all(feature = "cuda", not(unix)))]
+fn register_at_exit() {}
+
+/// Ends recording when the process exits, before what is registered already.
+#[cfg(unix)]
+fn register_at_exit() {
+    extern "C" fn at_exit() {
+        // A panic must not cross the C frame.
+        let _ = std::panic::catch_unwind(end_all);
+    }
+    // SAFETY: the handler is a plain function that does not unwind.
+    unsafe { libc::atexit(at_exit) };
+}
+
 /// `std::process::exit` runs no destructors of `main`, and a panic under `panic = "abort"` none at all.
 fn finish_at_exit() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         #[cfg(unix)]
         {
-            extern "C" fn at_exit() {
-                // A panic must not cross the C frame.
-                let _ = std::panic::catch_unwind(end_all);
-            }
             extern "C" fn in_child() {
                 IN_FORKED_CHILD.store(true, Ordering::Relaxed);
             }
-            // SAFETY: the handlers are plain functions that do not unwind; the one for forked children
-            // only stores to an atomic.
-            unsafe {
-                libc::atexit(at_exit);
-                libc::pthread_atfork(None, None, Some(in_child));
-            }
+            register_at_exit();
+            // SAFETY: the handler is a plain function that does not unwind and only stores to an atomic.
+            unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         }
         if cfg!(panic = "abort") {
             let previous = std::panic::take_hook();

@@ -33,6 +33,12 @@ impl CommtraceLayer {
         Self { recording: Some(Recording { recorder, alone: true }) }
     }
 
+    /// Where it records to, while it does.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn recorder(&self) -> Option<&Arc<Recorder>> {
+        self.recording.as_ref().filter(|on| on.is_active()).map(|on| &on.recorder)
+    }
+
     /// Whether this layer records.
     pub fn is_on(&self) -> bool {
         self.recording.as_ref().is_some_and(|on| on.recorder.active.load(Ordering::Relaxed))

@@ -33,6 +33,8 @@
 
 mod clock;
 mod config;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod fields;
 mod guard;
 mod host;
@@ -52,6 +54,8 @@ mod stream;
 mod writer;
 
 pub use config::{Config, ConfigError, Mode, Reports};
+#[cfg(feature = "cuda")]
+pub use cuda::{GpuGroup, GpuStream};
 #[cfg(unix)]
 pub use guard::finish_on_sigterm;
 pub use guard::{Guard, InitError, init, layer};

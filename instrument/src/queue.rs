@@ -9,13 +9,15 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A finished interval, in ticks.
+/// A finished interval, in ticks of the host unless a device timed it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawRecord {
     pub words: SpanWords,
     pub start: u64,
     pub end: u64,
     pub thread: u32,
+    /// Ordinal of the device that timed it; its times are then nanoseconds of CLOCK_MONOTONIC.
+    pub device: u32,
 }
 
 /// Capacity of a thread's first ring, and the least that another is worth. The first is granted even
@@ -24,24 +26,24 @@ const FIRST_RING: usize = 256;
 
 /// The writer's end of a ring.
 #[derive(Debug)]
-pub(crate) struct Ring {
-    pub records: Consumer<RawRecord>,
+pub(crate) struct Ring<T = RawRecord> {
+    pub records: Consumer<T>,
     /// How much of its capacity was taken from the budget.
     granted: usize,
 }
 
 /// What producers and the writer share.
 #[derive(Debug)]
-pub(crate) struct Queue {
+pub(crate) struct Queue<T = RawRecord> {
     /// Capacity that may still be handed out.
     budget: AtomicUsize,
-    new_rings: Mutex<Vec<Ring>>,
+    new_rings: Mutex<Vec<Ring<T>>>,
     /// Records that found no room.
     pub dropped: AtomicU64,
     first_ring: usize,
 }
 
-impl Queue {
+impl<T> Queue<T> {
     /// A queue that buffers at most `capacity` records, beyond each thread's first small ring.
     pub fn new(capacity: usize) -> Self {
         Self {
@@ -53,7 +55,7 @@ impl Queue {
     }
 
     /// A sender for the calling thread.
-    pub fn sender(self: &Arc<Self>) -> Sender {
+    pub fn sender(self: &Arc<Self>) -> Sender<T> {
         let (producer, consumer) = RingBuffer::new(self.first_ring);
         let granted = self.take_budget(self.first_ring);
         self.announce(Ring { records: consumer, granted });
@@ -61,13 +63,13 @@ impl Queue {
     }
 
     /// Rings created since the last call.
-    pub fn take_new_rings(&self) -> Vec<Ring> {
+    pub fn take_new_rings(&self) -> Vec<Ring<T>> {
         std::mem::take(&mut *self.new_rings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Gives up the rings that are empty and that no thread pushes into any more: their thread ended,
     /// or moved on to a larger one.
-    pub fn retire(&self, rings: &mut Vec<Ring>) {
+    pub fn retire(&self, rings: &mut Vec<Ring<T>>) {
         rings.retain(|ring| {
             let done = ring.records.is_abandoned() && ring.records.is_empty();
             if done {
@@ -77,7 +79,7 @@ impl Queue {
         });
     }
 
-    fn announce(&self, ring: Ring) {
+    fn announce(&self, ring: Ring<T>) {
         self.new_rings.lock().unwrap_or_else(PoisonError::into_inner).push(ring);
     }
 
@@ -112,18 +114,18 @@ pub(crate) enum Sent {
 
 /// A thread's end of the queue.
 #[derive(Debug)]
-pub(crate) struct Sender {
-    queue: Arc<Queue>,
-    producer: Producer<RawRecord>,
+pub(crate) struct Sender<T = RawRecord> {
+    queue: Arc<Queue<T>>,
+    producer: Producer<T>,
     capacity: usize,
     /// Records sent since the writer was last woken.
     until_wake: usize,
 }
 
-impl Sender {
+impl<T> Sender<T> {
     /// Stores `record`, or counts it as dropped. Never waits.
     #[inline]
-    pub fn send(&mut self, record: RawRecord) -> Sent {
+    pub fn send(&mut self, record: T) -> Sent {
         match self.producer.push(record) {
             Ok(()) => {
                 self.until_wake += 1;
@@ -140,7 +142,7 @@ impl Sender {
     /// The full ring keeps its share of the budget until the writer has emptied it, which it does before
     /// it looks at the new one.
     #[cold]
-    fn send_to_larger_ring(&mut self, record: RawRecord) -> Sent {
+    fn send_to_larger_ring(&mut self, record: T) -> Sent {
         let granted = self.queue.take_budget(self.capacity * 2);
         if granted < self.queue.first_ring {
             self.queue.budget.fetch_add(granted, Ordering::Relaxed);
@@ -164,7 +166,8 @@ mod tests {
     use crate::spans::SpanFields;
 
     fn record(number: u64) -> RawRecord {
-        RawRecord { words: SpanWords::pack(&SpanFields::new(0)), start: number, end: number, thread: 0 }
+        let words = SpanWords::pack(&SpanFields::new(0));
+        RawRecord { words, start: number, end: number, thread: 0, device: 0 }
     }
 
     fn drain(rings: &mut Vec<Ring>, queue: &Queue) -> Vec<u64> {

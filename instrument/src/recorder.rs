@@ -1,5 +1,6 @@
 //! What the layer, the application's threads and the writer thread share.
 
+use crate::clock;
 use crate::config::Config;
 use crate::intern::Interner;
 use crate::queue::Queue;
@@ -19,7 +20,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Counts of a recorder, taken from what the writer has seen.
 ///
-/// After the guard's end `recorded + dropped` is the number of intervals whose span was entered and
+/// After the guard's end `recorded + untimed + dropped` is the number of intervals whose span was entered and
 /// exited while recording was on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -27,6 +28,9 @@ pub struct Stats {
     pub recorded: u64,
     /// Intervals lost because `COMMTRACE_QUEUE` records were waiting for the writer.
     pub dropped: u64,
+    /// Intervals without a time, for example because their stream was being captured into a graph; not
+    /// among `recorded`.
+    pub untimed: u64,
     /// Spans not followed: too many were alive at once, or they were made inside the formatting of
     /// another span's field or while their thread was being torn down.
     pub untracked_spans: u64,
@@ -85,6 +89,10 @@ pub(crate) struct Recorder {
     tables_after_prune: AtomicUsize,
     pub overflow: Overflow,
     pub recorded: AtomicU64,
+    pub untimed: AtomicU64,
+    /// Spans on GPU streams.
+    #[cfg(feature = "cuda")]
+    pub gpu: crate::cuda::Gpu,
     pub wanted_steps: Option<Range<i64>>,
     pub wanted_ranks: Option<Vec<u32>>,
     ranks: Mutex<HashMap<u32, Arc<RankState>>>,
@@ -131,6 +139,9 @@ impl Recorder {
             tables_after_prune: AtomicUsize::new(0),
             overflow: Overflow::default(),
             recorded: AtomicU64::new(0),
+            untimed: AtomicU64::new(0),
+            #[cfg(feature = "cuda")]
+            gpu: crate::cuda::Gpu::new(config.queue, config.events),
             wanted_steps: config.steps.clone(),
             wanted_ranks: config.ranks.clone(),
             ranks: Mutex::default(),
@@ -196,9 +207,32 @@ impl Recorder {
     pub fn stats(&self) -> Stats {
         Stats {
             recorded: self.recorded.load(Ordering::Relaxed),
-            dropped: self.queue.dropped.load(Ordering::Relaxed),
+            untimed: self.untimed.load(Ordering::Relaxed),
+            dropped: self.dropped(),
             untracked_spans: self.overflow.refused.load(Ordering::Relaxed),
         }
+    }
+
+    fn dropped(&self) -> u64 {
+        let dropped = self.queue.dropped.load(Ordering::Relaxed);
+        #[cfg(feature = "cuda")]
+        let dropped = dropped + self.gpu.queue.dropped.load(Ordering::Relaxed);
+        dropped
+    }
+
+    /// Ticks before which no span was entered that has not been exited and sent, `None` if a thread is
+    /// just reading the clock for one.
+    pub fn entered_until(&self) -> Option<u64> {
+        let now = clock::ticks();
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let open = tables.iter().map(|table| table.open_since.load(Ordering::Acquire));
+        let until = open.filter(|&since| since != 0).try_fold(now, |earliest, since| {
+            // 1: just reading.
+            (since != 1).then_some(earliest.min(since))
+        })?;
+        #[cfg(feature = "cuda")]
+        let until = lock(&self.gpu.groups.open).values().fold(until, |until, &since| until.min(since));
+        Some(until)
     }
 
     pub fn set_writer(&self, thread: Thread) {

@@ -12,6 +12,10 @@ pub(crate) const NO_U64: u64 = u64::MAX;
 pub(crate) const NO_U32: u32 = u32::MAX;
 pub(crate) const NO_STEP: i64 = i64::MIN;
 
+/// The start of a record without a time, whose end is the reason.
+#[cfg(feature = "cuda")]
+pub(crate) const UNTIMED: u64 = u64::MAX;
+
 /// What a span is recorded as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
@@ -23,6 +27,12 @@ pub(crate) enum Kind {
     Step = 3,
     /// A step that is not to be recorded but still is the current step of what runs in it.
     UnrecordedStep = 4,
+    /// Compute timed on a GPU stream: the span's `stream` is the stream's number.
+    #[cfg(feature = "cuda")]
+    GpuCompute = 5,
+    /// Communication timed on a GPU stream.
+    #[cfg(feature = "cuda")]
+    GpuComm = 6,
 }
 
 impl Kind {
@@ -32,6 +42,10 @@ impl Kind {
             2 => Self::Comm,
             3 => Self::Step,
             4 => Self::UnrecordedStep,
+            #[cfg(feature = "cuda")]
+            5 => Self::GpuCompute,
+            #[cfg(feature = "cuda")]
+            6 => Self::GpuComm,
             _ => Self::Ignored,
         }
     }
@@ -41,7 +55,25 @@ impl Kind {
     }
 
     pub fn is_recorded(self) -> bool {
-        matches!(self, Self::Compute | Self::Comm | Self::Step)
+        matches!(self, Self::Compute | Self::Comm | Self::Step) || self.is_gpu()
+    }
+
+    /// Whether its time is that of a GPU stream.
+    #[inline]
+    pub fn is_gpu(self) -> bool {
+        #[cfg(feature = "cuda")]
+        return matches!(self, Self::GpuCompute | Self::GpuComm);
+        #[cfg(not(feature = "cuda"))]
+        false
+    }
+
+    /// Whether it is communication, whoever times it.
+    pub fn is_comm(self) -> bool {
+        #[cfg(feature = "cuda")]
+        if self == Self::GpuComm {
+            return true;
+        }
+        self == Self::Comm
     }
 }
 
@@ -146,6 +178,40 @@ impl SpanWords {
     #[inline]
     pub fn kind(&self) -> Kind {
         Kind::from_bits((self.0[0] >> 32) as u32)
+    }
+}
+
+/// What GPU timing needs of packed fields.
+#[cfg(feature = "cuda")]
+impl SpanWords {
+    pub fn rank(&self) -> u32 {
+        self.0[0] as u32
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.0[2]
+    }
+
+    pub fn span(&self) -> u64 {
+        self.0[4]
+    }
+
+    pub fn stream(&self) -> u32 {
+        self.0[6] as u32
+    }
+
+    #[must_use]
+    pub fn with_stream(mut self, stream: u32) -> Self {
+        self.0[6] = pack(unpack(self.0[6]).0, stream);
+        self
+    }
+
+    /// With `label`, unless it has one.
+    #[must_use]
+    pub fn labelled(mut self, label: Sym) -> Self {
+        let (name, own) = unpack(self.0[5]);
+        self.0[5] = pack(name, if own == NO_SYM { label } else { own });
+        self
     }
 }
 

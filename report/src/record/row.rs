@@ -57,6 +57,10 @@ pub mod meta {
     /// `start_ns` on CLOCK_MONOTONIC; `value`: the same instant in nanoseconds since the Unix epoch;
     /// `label`: what spans are timed with, `tsc` (converted) or `monotonic`.
     pub const CLOCK_ANCHOR: &str = "clock_anchor";
+    /// An instant at which a device's clock was tied to the host's, for GPU-timed rows. `start_ns`: the
+    /// instant; `dur_ns`: the host knew it to within this; `value`: by how many nanoseconds it differed
+    /// from what the instants before let expect, null for the first; `device`.
+    pub const GPU_ANCHOR: &str = "gpu_anchor";
     /// `value`: records lost since the last such row; `label`: why.
     pub const DROPPED: &str = "dropped";
     /// The file reached `COMMTRACE_MAX_MB` (`value`, in MiB); intervals after this are not in it.
@@ -78,7 +82,7 @@ pub struct Row<'a> {
     pub label: Option<&'a str>,
     /// Start on CLOCK_MONOTONIC; null for an untimed record, and for one of which only the length is known.
     pub start_ns: Option<i64>,
-    /// Length; null for untimed, open and meta rows.
+    /// Length; null for untimed, open and (but for one) meta rows.
     pub dur_ns: Option<i64>,
     /// Payload.
     pub bytes: Option<u64>,

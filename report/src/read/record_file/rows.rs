@@ -203,7 +203,7 @@ impl Assembly {
                 capped.summary_json = label.map(str::to_owned);
             }
             Some(meta::END) => self.ended = true,
-            Some(meta::CLOCK_ANCHOR) => {}
+            Some(meta::CLOCK_ANCHOR | meta::GPU_ANCHOR) => {}
             _ => self.skip("unknown_meta", 1),
         }
     }

@@ -1,5 +1,8 @@
 //! The writer thread: from the threads' rings to record files and running aggregates.
 
+#[cfg(feature = "cuda")]
+mod gpu;
+
 use crate::clock::{self, Anchor, Calibration};
 use crate::config::Config;
 use crate::intern::{NO_SYM, Sym};
@@ -11,6 +14,7 @@ use crate::shutdown::{self, Run};
 use crate::spans::{Kind, NO_STEP, NO_U32, NO_U64, SpanCell, SpanFields};
 use commtrace_report::aggregate::Aggregator;
 use commtrace_report::record::{Row, RowKind, meta};
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::sync::atomic::Ordering;
@@ -110,6 +114,10 @@ impl Writer {
                 return;
             }
             if flush_wanted > flush_done || Instant::now() >= next_flush {
+                #[cfg(feature = "cuda")]
+                if flush_wanted > flush_done {
+                    gpu::catch_up(&self.recorder);
+                }
                 self.flush();
                 next_flush = Instant::now() + self.config.flush;
                 if flush_wanted > flush_done {
@@ -131,20 +139,21 @@ impl Writer {
         let watermark = self.watermark();
         self.rings.extend(self.recorder.queue.take_new_rings());
         let mut rings = std::mem::take(&mut self.rings);
-        let mut drained = 0;
+        let (mut drained, mut timed) = (0, 0);
         for ring in &mut rings {
             // Only what is there now: a busy thread must not keep the others waiting.
             let ready = ring.records.slots();
             if let Ok(chunk) = ring.records.read_chunk(ready) {
                 drained += ready;
                 for record in chunk {
-                    self.accept(&record);
+                    timed += u64::from(self.accept(&record));
                 }
             }
         }
         self.recorder.queue.retire(&mut rings);
         self.rings = rings;
-        self.recorder.recorded.fetch_add(drained as u64, Ordering::Relaxed);
+        self.recorder.recorded.fetch_add(timed, Ordering::Relaxed);
+        self.recorder.untimed.fetch_add(drained as u64 - timed, Ordering::Relaxed);
         self.since_advance += drained;
         if let Some(watermark) = watermark
             && self.since_advance >= ADVANCE_AFTER
@@ -158,17 +167,12 @@ impl Writer {
     /// reading the clock for one.
     fn watermark(&self) -> Option<i64> {
         let now = clock::ticks();
-        let tables = self.recorder.tables.read().unwrap_or_else(PoisonError::into_inner);
-        let open = tables.iter().map(|table| table.open_since.load(Ordering::Acquire)).try_fold(
-            u64::MAX,
-            |earliest, since| match since {
-                0 => Some(earliest),
-                1 => None,
-                since => Some(earliest.min(since)),
-            },
-        )?;
+        let until = self.calibration.to_ns(self.recorder.entered_until()?);
         let settled = self.calibration.to_ns(now).saturating_sub(SETTLED_NS);
-        Some(if open == u64::MAX { settled } else { settled.min(self.calibration.to_ns(open)) })
+        let watermark = settled.min(until);
+        #[cfg(feature = "cuda")]
+        let watermark = gpu::hold_back(&self.recorder, &self.calibration, watermark);
+        Some(watermark)
     }
 
     fn advance(&mut self, watermark_ns: i64) {
@@ -183,27 +187,37 @@ impl Writer {
         }
     }
 
-    fn accept(&mut self, record: &RawRecord) {
+    /// Passes a record on. Returns whether it has a time.
+    fn accept(&mut self, record: &RawRecord) -> bool {
         let fields = &record.words.unpack();
-        let kind = match fields.kind {
-            Kind::Compute => RowKind::Compute,
-            Kind::Comm => RowKind::Comm,
-            Kind::Step => RowKind::Step,
-            Kind::Ignored | Kind::UnrecordedStep => return,
-        };
         self.update_strings(fields);
-        let start_ns = self.calibration.to_ns(record.start);
-        let dur_ns = self.calibration.to_ns(record.end).saturating_sub(start_ns).max(0);
+        let (times, reason) = self.times(record, fields.kind);
         let row = Row {
-            dur_ns: Some(dur_ns),
+            start_ns: times.map(|(start_ns, _)| start_ns),
+            dur_ns: times.map(|(_, dur_ns)| dur_ns),
             thread: Some(record.thread),
-            ..row(kind, fields, start_ns, &self.strings)
+            device: (record.device != NO_U32).then_some(record.device),
+            untimed: reason.as_deref(),
+            ..row(row_kind(fields.kind), fields, &self.strings)
         };
         self.aggregator.push(fields.rank, &row);
         if let Some(files) = &mut self.files {
             files.push(fields.rank, &row);
         }
         self.ranks.insert(fields.rank);
+        times.is_some()
+    }
+
+    /// Start and length of an interval, or why it has none.
+    fn times(&self, record: &RawRecord, kind: Kind) -> (Option<(i64, i64)>, Option<Cow<'static, str>>) {
+        #[cfg(feature = "cuda")]
+        if kind.is_gpu() {
+            return gpu::times(record);
+        }
+        debug_assert!(!kind.is_gpu());
+        let start_ns = self.calibration.to_ns(record.start);
+        let dur_ns = self.calibration.to_ns(record.end).saturating_sub(start_ns).max(0);
+        (Some((start_ns, dur_ns)), None)
     }
 
     /// Fetches strings that were interned since the last time, if `fields` has one of them.
@@ -238,8 +252,11 @@ impl Writer {
         let mut open: Vec<(u64, SpanFields)> = Vec::new();
         let mut collect = |cell: &SpanCell| {
             if let Some(since) = cell.entered() {
-                let fields = cell.load().unpack();
-                if matches!(fields.kind, Kind::Comm | Kind::Step) {
+                #[cfg_attr(not(feature = "cuda"), allow(unused_mut))]
+                let mut fields = cell.load().unpack();
+                #[cfg(feature = "cuda")]
+                gpu::label_stream(&self.recorder, &mut fields);
+                if fields.kind.is_comm() || fields.kind == Kind::Step {
                     open.push((since, fields));
                 }
             }
@@ -249,18 +266,23 @@ impl Writer {
             tables.iter().flat_map(|table| table.live()).for_each(&mut collect);
         }
         self.recorder.overflow.for_each(&mut collect);
+        #[cfg(feature = "cuda")]
+        gpu::add_overdue(&self.recorder, &mut open);
         self.announced.retain(|span| open.iter().any(|(_, fields)| fields.span == *span));
         self.recorder.interner.extend(&mut self.strings);
         for (since, fields) in &open {
             let start_ns = self.calibration.to_ns(*since);
             if now.saturating_sub(start_ns) >= age_ns && self.announced.insert(fields.span) {
-                files.push(fields.rank, &row(RowKind::Open, fields, start_ns, &self.strings));
+                let row = row(RowKind::Open, fields, &self.strings);
+                files.push(fields.rank, &Row { start_ns: Some(start_ns), ..row });
             }
         }
     }
 
     /// Writes communicators and losses that became known.
     fn write_learned(&mut self) {
+        #[cfg(feature = "cuda")]
+        self.write_gpu_anchors();
         let stats = self.recorder.stats();
         let lost = [
             ("queue full", stats.dropped, &mut self.dropped_written),
@@ -302,6 +324,8 @@ impl Writer {
     }
 
     fn finish(mut self) {
+        #[cfg(feature = "cuda")]
+        self.finish_gpu();
         self.flush();
         // Threads that were pushing when recording was switched off.
         while self.rings.iter().any(|ring| !ring.records.is_empty()) {
@@ -314,14 +338,23 @@ impl Writer {
     }
 }
 
+fn row_kind(kind: Kind) -> RowKind {
+    if kind.is_comm() {
+        RowKind::Comm
+    } else if kind.is_step() {
+        RowKind::Step
+    } else {
+        RowKind::Compute
+    }
+}
+
 /// The columns that come from a span's fields.
-fn row<'a>(kind: RowKind, fields: &SpanFields, start_ns: i64, strings: &'a [Arc<str>]) -> Row<'a> {
+fn row<'a>(kind: RowKind, fields: &SpanFields, strings: &'a [Arc<str>]) -> Row<'a> {
     let text = |sym: Sym| strings.get(sym as usize).map(|text| &**text);
     let small = |number: u32| (number != NO_U32).then_some(number);
     let large = |number: u64| (number != NO_U64).then_some(number);
     Row {
         label: text(fields.label),
-        start_ns: Some(start_ns),
         bytes: large(fields.bytes),
         comm: text(fields.comm),
         comm_size: small(fields.comm_size),

@@ -16,6 +16,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use tracing_core::span;
 
+#[cfg(feature = "cuda")]
+mod gpu;
+
 thread_local! {
     /// One entry per recorder that this thread met; nearly always one.
     static LOCALS: RefCell<Vec<Local>> = const { RefCell::new(Vec::new()) };
@@ -91,6 +94,8 @@ pub(crate) struct Local {
     rank_state: Arc<RankState>,
     /// Only some ranks or steps are wanted.
     filtered: bool,
+    #[cfg(feature = "cuda")]
+    gpu: crate::cuda::GpuThread,
 }
 
 /// How far from the top of a thread's stack an entry is looked for: entries that were leaked must not
@@ -117,6 +122,8 @@ impl Local {
             rank_state: recorder.rank_state(rank),
             table,
             filtered: recorder.wanted_ranks.is_some() || recorder.wanted_steps.is_some(),
+            #[cfg(feature = "cuda")]
+            gpu: Default::default(),
             recorder,
         }
     }
@@ -185,8 +192,13 @@ impl Local {
         }
         let Some(place) = self.find(id).or_else(|| self.find_elsewhere(id)) else { return };
         let mut fields = self.cell(&place).load().unpack();
+        let before = fields;
         let layout = self.layouts.get(metadata, &self.recorder.interner);
         values.record(&mut Collector::new(layout, &self.recorder.interner, &mut self.strings, &mut fields));
+        if before.kind.is_gpu() {
+            // The stream is one that the span was made with.
+            (fields.kind, fields.stream) = (before.kind, before.stream);
+        }
         self.apply_filters(&mut fields);
         self.cell(&place).store(&SpanWords::pack(&fields));
     }
@@ -275,6 +287,12 @@ impl Local {
         if kind != Kind::Compute {
             self.cell(&place).set_entered(start);
         }
+        #[cfg(feature = "cuda")]
+        if kind.is_gpu() {
+            // After the clock was read: the GPU's work begins later than `start`.
+            let stream = self.cell(&place).load().stream();
+            self.gpu.enter(&self.recorder, id, stream, self.table.thread);
+        }
         self.stack.push(Open { id, start, kind, place, nested: 0, step });
     }
 
@@ -311,8 +329,19 @@ impl Local {
         if let Some(step) = &open.step {
             step.0.exit(step.1);
         }
-        if words.kind().is_recorded() && self.recorder.active.load(Ordering::Relaxed) {
-            let record = RawRecord { words, start: open.start, end, thread: self.table.thread };
+        let recorded = words.kind().is_recorded() && self.recorder.active.load(Ordering::Relaxed);
+        #[cfg(feature = "cuda")]
+        if open.kind.is_gpu() {
+            let thread = self.table.thread;
+            if recorded && words.kind().is_gpu() {
+                self.gpu.exit(&self.recorder, id, words, open.start, thread, &mut self.sender);
+            } else {
+                self.gpu.abandon(id);
+            }
+        }
+        if recorded && !open.kind.is_gpu() {
+            let record =
+                RawRecord { words, start: open.start, end, thread: self.table.thread, device: NO_U32 };
             if self.sender.send(record) == Sent::StoredWakeWriter {
                 self.recorder.wake_writer();
             }
