@@ -122,6 +122,29 @@ pub enum Error {
         /// The communicator.
         comm: Arc<str>,
     },
+    /// The library that carries the call out (MPI, for instance) reported an error. The communicator is
+    /// broken.
+    #[error("{call}: {library} failed on rank {rank} ({function}): {message}")]
+    Library {
+        /// The call.
+        call: CallId,
+        /// The rank that reports it.
+        rank: u32,
+        /// The library.
+        library: &'static str,
+        /// Its function.
+        function: &'static str,
+        /// What it said.
+        message: String,
+    },
+    /// A library cannot be used, or no communicator can be made with it.
+    #[error("{library}: {problem}")]
+    Setup {
+        /// The library.
+        library: &'static str,
+        /// Why, and what to do.
+        problem: String,
+    },
     /// A buffer and the host data copied to or from it differ in length.
     #[error("cannot copy {from} elements into {to}")]
     CopyLength {

@@ -1,7 +1,8 @@
 //! Communicators that trace themselves.
 //!
 //! [`Communicator`] is what training code is written against; [`LocalComm`] implements it with the
-//! threads of one process as ranks and real arithmetic. Every call opens a span of
+//! threads of one process as ranks and real arithmetic, `MpiComm` (feature `mpi`) with processes that MPI
+//! connects. Every call opens a span of
 //! [`comm_span!`](commtrace_instrument::comm_span) with these fields:
 //!
 //! | field | |
@@ -29,6 +30,8 @@ mod error;
 #[macro_use]
 mod host;
 mod local;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod op;
 mod pending;
 mod trace;
@@ -37,5 +40,7 @@ pub use communicator::{Communicator, Group};
 pub use element::{DType, Element, ReduceOp};
 pub use error::{CallId, CallKind, Error, Result};
 pub use local::{LocalBuilder, LocalComm, LocalGroup};
+#[cfg(feature = "mpi")]
+pub use mpi::{MpiBuilder, MpiComm, MpiGroup};
 pub use op::Op;
 pub use pending::Pending;

@@ -171,6 +171,28 @@ impl<'b> Call<'b> {
 }
 
 impl RawCall {
+    /// Another rank's call, of which only lengths are known (`None` where it gave no buffer).
+    #[cfg(feature = "mpi")]
+    pub(crate) fn without_memory(
+        op: Op,
+        dtype: Option<DType>,
+        send: Option<usize>,
+        recv: Option<usize>,
+    ) -> Self {
+        let source = send.map(|len| Source { len, present: true, ..Source::none() });
+        let target = recv.map(|len| Target { len, present: true, ..Target::none() });
+        Self {
+            op,
+            dtype,
+            reduce: None,
+            root: None,
+            send: source.unwrap_or_else(Source::none),
+            recv: target.unwrap_or_else(Target::none),
+            send_counts: Vec::new(),
+            recv_counts: Vec::new(),
+        }
+    }
+
     /// Size as nccl-tests counts it, in a communicator of `ranks` ranks.
     pub(crate) fn bytes(&self, ranks: usize) -> u64 {
         let elements = match self.op {

@@ -21,7 +21,7 @@ macro_rules! host_communicator {
             }
 
             fn name(&self) -> &str {
-                &self.host.backend.members().name
+                self.host.name()
             }
 
             fn alloc_zeros<T: Element>(&self, len: usize) -> Result<Vec<T>> {

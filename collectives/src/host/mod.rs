@@ -29,6 +29,9 @@ pub(crate) enum Departure {
 
 /// Carries out the calls of a communicator whose buffers are slices.
 pub(crate) trait Backend: Send + Sync + 'static {
+    /// Whether dropping a rank waits for its calls under way.
+    const DROP_WAITS: bool;
+
     /// The communicator's name and members.
     fn members(&self) -> &Members;
 
@@ -82,6 +85,10 @@ impl<B: Backend> HostRank<B> {
 
     pub(crate) fn global(&self) -> u32 {
         self.backend.members().global(self.rank)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.backend.members().name
     }
 
     pub(crate) fn size(&self) -> usize {

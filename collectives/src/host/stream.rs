@@ -131,16 +131,17 @@ impl Stream {
     }
 
     /// No further call will be made. Calls under way are completed by the communication thread, which
-    /// then leaves the communicator; a thread that has nothing to do is joined.
-    pub(super) fn close(&self, backend: &impl Backend) {
-        if std::thread::panicking() {
+    /// then leaves the communicator; a thread that has nothing to do, or not to be left alone, is joined.
+    pub(super) fn close<B: Backend>(&self, backend: &B) {
+        let panicking = std::thread::panicking();
+        if panicking {
             // What is still to be done fails at once, so that nobody waits for this rank.
             backend.leave(self.rank, Departure::Panicked);
         }
         let mut queue = self.lock();
         queue.closed = true;
         self.notify(&queue);
-        let idle = queue.finished == queue.issued;
+        let idle = queue.finished == queue.issued || (B::DROP_WAITS && !panicking);
         match &mut queue.worker {
             Worker::Running(handle) => {
                 let handle = handle.take().filter(|_| idle);

@@ -117,6 +117,8 @@ impl LocalComm {
 }
 
 impl Backend for Core {
+    const DROP_WAITS: bool = false;
+
     fn members(&self) -> &Members {
         &self.members
     }

@@ -4,6 +4,10 @@
 use commtrace_collectives::{Element, ReduceOp};
 use half::{bf16, f16};
 
+pub mod capture;
+pub mod operations;
+pub mod under_mpirun;
+
 pub const REDUCTIONS: [ReduceOp; 5] =
     [ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Min, ReduceOp::Max, ReduceOp::Prod];
 
@@ -13,6 +17,9 @@ pub trait Sample: Element {
 
     /// The reduction of one element, one value per rank.
     fn reduced(op: ReduceOp, values: &[Self]) -> Self;
+
+    /// The value as a real number.
+    fn real(self) -> f64;
 }
 
 fn noise(rank: usize, index: usize) -> u64 {
@@ -53,6 +60,10 @@ macro_rules! float {
                 }
                 $narrow(result)
             }
+
+            fn real(self) -> f64 {
+                f64::from(self)
+            }
         }
     };
 }
@@ -78,6 +89,10 @@ macro_rules! integer {
                     ReduceOp::Min => values.iter().copied().min().unwrap(),
                     ReduceOp::Max => values.iter().copied().max().unwrap(),
                 }
+            }
+
+            fn real(self) -> f64 {
+                self as f64
             }
         }
     };

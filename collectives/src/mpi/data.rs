@@ -1,0 +1,415 @@
+//! The data of a call on which the ranks have agreed.
+//!
+//! Buffers larger than MPI's counts can say are moved in pieces. What MPI cannot reduce where it lies goes
+//! through a staging buffer, piece by piece: elements that travel as `f32`, and calls in place, for which the
+//! bindings do not have MPI's constant.
+
+use std::ffi::{c_int, c_void};
+use std::ops::Range;
+use std::slice;
+
+use half::{bf16, f16};
+use mpi::ffi;
+
+use super::core::Core;
+use super::ops::Wire;
+use super::request::{Failure, Request};
+use crate::host::call::RawCall;
+use crate::{DType, Op, ReduceOp};
+
+/// Size of a staging buffer.
+const STAGE_BYTES: usize = 8 << 20;
+
+/// Calls the generic function for the element type of `$dtype`.
+macro_rules! typed {
+    ($dtype:expr, $self:ident . $function:ident ( $($argument:expr),* )) => {
+        match $dtype {
+            DType::Float32 => $self.$function::<f32>($($argument),*).await,
+            DType::Float64 => $self.$function::<f64>($($argument),*).await,
+            DType::Float16 => $self.$function::<f16>($($argument),*).await,
+            DType::BFloat16 => $self.$function::<bf16>($($argument),*).await,
+            DType::Int32 => $self.$function::<i32>($($argument),*).await,
+            DType::Int64 => $self.$function::<i64>($($argument),*).await,
+            DType::UInt8 => $self.$function::<u8>($($argument),*).await,
+        }
+    };
+}
+
+/// MPI's type for moving elements of `size` bytes.
+fn mover(size: usize) -> ffi::MPI_Datatype {
+    // SAFETY: constants of the library.
+    unsafe {
+        match size {
+            1 => ffi::RSMPI_UINT8_T,
+            2 => ffi::RSMPI_UINT16_T,
+            4 => ffi::RSMPI_UINT32_T,
+            _ => ffi::RSMPI_UINT64_T,
+        }
+    }
+}
+
+/// Element `index` of a buffer that has it.
+fn at(buffer: *const u8, index: usize, size: usize) -> *const c_void {
+    // Offsets of elements in a slice fit `usize` and stay inside it, for the callers' ranges.
+    buffer.wrapping_add(index * size).cast()
+}
+
+fn at_mut(buffer: *mut u8, index: usize, size: usize) -> *mut c_void {
+    buffer.wrapping_add(index * size).cast()
+}
+
+/// `0..len` in ranges of at most `most`.
+fn pieces(len: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
+    let most = most.max(1);
+    (0..len.div_ceil(most)).map(move |piece| piece * most..len.min((piece + 1) * most))
+}
+
+/// A count that [`pieces`] or the checks have made small enough.
+fn count(len: usize) -> c_int {
+    c_int::try_from(len).unwrap_or(c_int::MAX)
+}
+
+impl Core {
+    /// Moves or reduces the data of a collective. The arguments have been checked on all ranks.
+    ///
+    /// # Safety
+    ///
+    /// The call's buffers are valid and not accessed otherwise until the future is done or dropped.
+    pub(super) async unsafe fn collective(&self, call: &RawCall) -> Result<(), Failure> {
+        let reduce = call.reduce.unwrap_or(ReduceOp::Sum);
+        let dtype = call.dtype.unwrap_or(DType::UInt8);
+        // SAFETY: passed on to each.
+        unsafe {
+            match call.op {
+                Op::AllReduce | Op::Reduce => typed!(dtype, self.reduce(call, reduce)),
+                Op::ReduceScatter => typed!(dtype, self.reduce_scatter(call, reduce)),
+                Op::Broadcast => self.broadcast(call, dtype.size()).await,
+                Op::AllGather => self.gather(call, dtype.size()).await,
+                Op::AllToAll => self.exchange_parts(call, dtype.size()).await,
+                Op::AllToAllV => self.exchange_any(call, dtype.size()).await,
+                Op::Barrier => {
+                    self.request("MPI_Ibarrier", |request| ffi::MPI_Ibarrier(self.data.raw(), request)).await
+                }
+                // Messages are no collectives.
+                Op::Send | Op::Recv => Ok(()),
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`Request::start`].
+    pub(super) async unsafe fn request(
+        &self,
+        function: &'static str,
+        start: impl FnOnce(*mut ffi::MPI_Request) -> c_int,
+    ) -> Result<(), Failure> {
+        // SAFETY: passed on.
+        unsafe { Request::start(&self.runtime, function, start) }?.await
+    }
+
+    /// # Safety
+    ///
+    /// As [`collective`](Self::collective); `T` is the element type.
+    async unsafe fn reduce<T: Wire>(&self, call: &RawCall, reduce: ReduceOp) -> Result<(), Failure> {
+        let (size, ranks) = (size_of::<T>(), self.members.size());
+        let receives = call.op == Op::AllReduce || call.root == Some(self.rank);
+        let root = count(call.root.unwrap_or(0));
+        let in_place = receives && call.send.ptr == call.recv.ptr.cast_const();
+        let staged = T::CONVERTED || in_place;
+        let most = if staged { STAGE_BYTES / size_of::<T::Acc>() } else { usize::MAX };
+        let most = most.min(self.settings.max_count);
+        let room = if staged { call.send.len.min(most) } else { 0 };
+        let mut from = vec![T::Acc::default(); room];
+        let mut into = vec![T::Acc::default(); if T::CONVERTED && receives { room } else { 0 }];
+        let (datatype, op) = (T::datatype(reduce), T::op(self.runtime.ops(), reduce));
+        for piece in pieces(call.send.len, most) {
+            let len = piece.len();
+            let mut send = at(call.send.ptr, piece.start, size);
+            let mut recv =
+                if receives { at_mut(call.recv.ptr, piece.start, size) } else { std::ptr::null_mut() };
+            if staged {
+                let (stage, _) = from.split_at_mut(len);
+                // SAFETY: within the send buffer, which nobody writes now.
+                T::load(stage, unsafe { slice::from_raw_parts(send.cast::<T>(), len) });
+                send = stage.as_ptr().cast();
+            }
+            if !into.is_empty() {
+                recv = into.as_mut_ptr().cast();
+            }
+            // SAFETY: `send` and `recv` have `len` elements of the datatype: the callers' buffers by the caller's
+            // promise, the stages for as long as this function waits.
+            unsafe {
+                match call.op {
+                    Op::Reduce => {
+                        self.request("MPI_Ireduce", |request| {
+                            let comm = self.data.raw();
+                            ffi::MPI_Ireduce(send, recv, count(len), datatype, op, root, comm, request)
+                        })
+                        .await?;
+                    }
+                    _ => {
+                        self.request("MPI_Iallreduce", |request| {
+                            let comm = self.data.raw();
+                            ffi::MPI_Iallreduce(send, recv, count(len), datatype, op, comm, request)
+                        })
+                        .await?;
+                    }
+                }
+            }
+            if !receives {
+                continue;
+            }
+            // SAFETY: `piece` of the receive buffer, which MPI has finished with.
+            let result =
+                unsafe { slice::from_raw_parts_mut(call.recv.ptr.cast::<T>().add(piece.start), len) };
+            if T::CONVERTED {
+                let (wide, _) = into.split_at_mut(len);
+                T::finish(reduce, ranks, wide);
+                T::store(wide, result);
+            } else {
+                finish(reduce, ranks, result);
+            }
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    ///
+    /// As [`collective`](Self::collective); `T` is the element type.
+    async unsafe fn reduce_scatter<T: Wire>(&self, call: &RawCall, reduce: ReduceOp) -> Result<(), Failure> {
+        let (ranks, part) = (self.members.size(), call.recv.len);
+        // MPI takes the parts one after another, so pieces of them are brought together first.
+        let staged = T::CONVERTED || part.saturating_mul(ranks) > self.settings.max_count;
+        let most = if staged { STAGE_BYTES / size_of::<T::Acc>() / ranks } else { part };
+        let most = most.min(self.settings.max_count).max(1);
+        let mut from = vec![T::Acc::default(); if staged { part.min(most) * ranks } else { 0 }];
+        let mut into = vec![T::Acc::default(); if staged { part.min(most) } else { 0 }];
+        let (datatype, op) = (T::datatype(reduce), T::op(self.runtime.ops(), reduce));
+        for piece in pieces(part, most) {
+            let len = piece.len();
+            let mut send: *const c_void = call.send.ptr.cast();
+            let mut recv: *mut c_void = call.recv.ptr.cast();
+            if staged {
+                for (rank, stage) in from.chunks_mut(len).take(ranks).enumerate() {
+                    let start = rank * part + piece.start;
+                    // SAFETY: within the send buffer of `ranks` parts, which nobody writes now.
+                    T::load(stage, unsafe {
+                        slice::from_raw_parts(call.send.ptr.cast::<T>().add(start), len)
+                    });
+                }
+                send = from.as_ptr().cast();
+                recv = into.as_mut_ptr().cast();
+            }
+            // SAFETY: `len` elements per rank in `send` and `len` in `recv`, as in `reduce`.
+            unsafe {
+                self.request("MPI_Ireduce_scatter_block", |request| {
+                    let comm = self.data.raw();
+                    ffi::MPI_Ireduce_scatter_block(send, recv, count(len), datatype, op, comm, request)
+                })
+                .await?;
+            }
+            // SAFETY: `piece` of the receive buffer, which MPI has finished with.
+            let result =
+                unsafe { slice::from_raw_parts_mut(call.recv.ptr.cast::<T>().add(piece.start), len) };
+            if staged {
+                let (wide, _) = into.split_at_mut(len);
+                T::finish(reduce, ranks, wide);
+                T::store(wide, result);
+            } else {
+                finish(reduce, ranks, result);
+            }
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    ///
+    /// As [`collective`](Self::collective); `size` is that of an element.
+    async unsafe fn broadcast(&self, call: &RawCall, size: usize) -> Result<(), Failure> {
+        let (recv, len) = (call.recv.ptr, call.recv.len);
+        if call.root == Some(self.rank) && call.send.ptr != recv.cast_const() {
+            // SAFETY: buffers of the same length that do not overlap, as one is borrowed exclusively.
+            unsafe { std::ptr::copy_nonoverlapping(call.send.ptr, recv, len * size) };
+        }
+        let root = count(call.root.unwrap_or(0));
+        for piece in pieces(len, self.settings.max_count) {
+            let data = at_mut(recv, piece.start, size);
+            // SAFETY: `piece` of the caller's buffer.
+            unsafe {
+                self.request("MPI_Ibcast", |request| {
+                    ffi::MPI_Ibcast(data, count(piece.len()), mover(size), root, self.data.raw(), request)
+                })
+                .await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    ///
+    /// As [`collective`](Self::collective); `size` is that of an element.
+    async unsafe fn gather(&self, call: &RawCall, size: usize) -> Result<(), Failure> {
+        let (ranks, part) = (self.members.size(), call.send.len);
+        let whole = part.saturating_mul(ranks) <= self.settings.max_count;
+        let most = if whole { part } else { self.settings.max_count.min(STAGE_BYTES / size / ranks).max(1) };
+        let mut stage = vec![0_u8; if whole { 0 } else { most * ranks * size }];
+        for piece in pieces(part, most) {
+            let (send, len) = (at(call.send.ptr, piece.start, size), piece.len());
+            let recv = if whole { call.recv.ptr.cast() } else { stage.as_mut_ptr().cast() };
+            // SAFETY: `len` elements in `send`, and `len` per rank in `recv`.
+            unsafe {
+                self.request("MPI_Iallgather", |request| {
+                    let (count, datatype) = (count(len), mover(size));
+                    ffi::MPI_Iallgather(
+                        send,
+                        count,
+                        datatype,
+                        recv,
+                        count,
+                        datatype,
+                        self.data.raw(),
+                        request,
+                    )
+                })
+                .await?;
+            }
+            for (rank, from) in stage.chunks(len * size).take(ranks).enumerate() {
+                let into = at_mut(call.recv.ptr, rank * part + piece.start, size).cast::<u8>();
+                // SAFETY: `piece` of the rank's part in the receive buffer.
+                unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), into, len * size) };
+            }
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    ///
+    /// As [`collective`](Self::collective); `size` is that of an element.
+    async unsafe fn exchange_parts(&self, call: &RawCall, size: usize) -> Result<(), Failure> {
+        let ranks = self.members.size();
+        let part = call.send.len / ranks.max(1);
+        let whole = part.saturating_mul(ranks) <= self.settings.max_count;
+        let most = if whole { part } else { self.settings.max_count.min(STAGE_BYTES / size / ranks).max(1) };
+        let room = if whole { 0 } else { most * ranks * size };
+        let (mut from, mut into) = (vec![0_u8; room], vec![0_u8; room]);
+        for piece in pieces(part, most) {
+            let bytes = piece.len() * size;
+            let (mut send, mut recv) = (call.send.ptr, call.recv.ptr);
+            if !whole {
+                for (rank, stage) in from.chunks_mut(bytes).take(ranks).enumerate() {
+                    let data = at(call.send.ptr, rank * part + piece.start, size).cast::<u8>();
+                    // SAFETY: `piece` of the rank's part in the send buffer.
+                    stage.copy_from_slice(unsafe { slice::from_raw_parts(data, bytes) });
+                }
+                (send, recv) = (from.as_ptr(), into.as_mut_ptr());
+            }
+            // SAFETY: `piece.len()` elements per rank in both.
+            unsafe {
+                self.request("MPI_Ialltoall", |request| {
+                    let (count, datatype) = (count(piece.len()), mover(size));
+                    let (send, recv, comm) = (send.cast(), recv.cast(), self.data.raw());
+                    ffi::MPI_Ialltoall(send, count, datatype, recv, count, datatype, comm, request)
+                })
+                .await?;
+            }
+            for (rank, stage) in into.chunks(bytes).take(ranks).enumerate() {
+                let data = at_mut(call.recv.ptr, rank * part + piece.start, size).cast::<u8>();
+                // SAFETY: `piece` of the rank's part in the receive buffer.
+                unsafe { std::ptr::copy_nonoverlapping(stage.as_ptr(), data, bytes) };
+            }
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    ///
+    /// As [`collective`](Self::collective); `size` is that of an element.
+    async unsafe fn exchange_any(&self, call: &RawCall, size: usize) -> Result<(), Failure> {
+        let counts = |counts: &[usize]| counts.iter().map(|&len| count(len)).collect::<Vec<_>>();
+        let starts = |counts: &[c_int]| {
+            let start = |sum: &mut c_int, len: &c_int| {
+                let start = *sum;
+                *sum += len;
+                Some(start)
+            };
+            counts.iter().scan(0, start).collect::<Vec<_>>()
+        };
+        let (sent, received) = (counts(&call.send_counts), counts(&call.recv_counts));
+        let (from, into) = (starts(&sent), starts(&received));
+        let datatype = mover(size);
+        // SAFETY: the counts fit the buffers, and their sums fit `int`, or the call had been refused; the
+        // lists live until the request is complete.
+        unsafe {
+            self.request("MPI_Ialltoallv", |request| {
+                let (send, recv) = (call.send.ptr.cast(), call.recv.ptr.cast());
+                let (sent, received) = (sent.as_ptr(), received.as_ptr());
+                let (from, into, comm) = (from.as_ptr(), into.as_ptr(), self.data.raw());
+                ffi::MPI_Ialltoallv(send, sent, from, datatype, recv, received, into, datatype, comm, request)
+            })
+            .await
+        }
+    }
+
+    /// Sends or receives the data of a message call.
+    ///
+    /// # Safety
+    ///
+    /// As [`collective`](Self::collective).
+    pub(super) async unsafe fn message(
+        &self,
+        call: &RawCall,
+        peer: usize,
+        tag: c_int,
+    ) -> Result<(), Failure> {
+        let size = call.dtype.map_or(1, DType::size);
+        let sends = call.op == Op::Send;
+        let len = if sends { call.send.len } else { call.recv.len };
+        let (peer, datatype, comm) = (count(peer), mover(size), self.data.raw());
+        for piece in pieces(len, self.settings.max_count) {
+            let len = count(piece.len());
+            // SAFETY: `piece` of the caller's buffer.
+            unsafe {
+                if sends {
+                    // Synchronous: complete once the receive has begun.
+                    let data = at(call.send.ptr, piece.start, size);
+                    self.request("MPI_Issend", |request| {
+                        ffi::MPI_Issend(data, len, datatype, peer, tag, comm, request)
+                    })
+                    .await?;
+                } else {
+                    let data = at_mut(call.recv.ptr, piece.start, size);
+                    self.request("MPI_Irecv", |request| {
+                        ffi::MPI_Irecv(data, len, datatype, peer, tag, comm, request)
+                    })
+                    .await?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The last step of a reduction whose elements are not converted, in place.
+fn finish<T: Wire>(reduce: ReduceOp, ranks: usize, result: &mut [T]) {
+    if T::CONVERTED {
+        return;
+    }
+    // SAFETY: the accumulator of an element type that is not converted is the type itself.
+    let wide = unsafe { slice::from_raw_parts_mut(result.as_mut_ptr().cast::<T::Acc>(), result.len()) };
+    T::finish(reduce, ranks, wide);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_cover_the_whole_and_nothing_else() {
+        for (len, most) in [(0, 3), (1, 3), (3, 3), (7, 3), (9, 3), (5, usize::MAX), (4, 0)] {
+            let all: Vec<usize> = pieces(len, most).flatten().collect();
+            assert_eq!(all, (0..len).collect::<Vec<_>>(), "{len} by {most}");
+            assert!(pieces(len, most).all(|piece| !piece.is_empty() && piece.len() <= most.max(1)));
+        }
+    }
+}
