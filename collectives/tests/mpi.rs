@@ -106,7 +106,7 @@ fn nan_loses_against_numbers() {
     under_mpirun::ranks("nan_loses_against_numbers", 4, || {
         let comm = world();
         let me = comm.rank();
-        let mine = [f32::NAN, if me == 2 { -1.5 } else { f32::NAN }, if me % 2 == 0 { -0.0 } else { 0.0 }];
+        let mine = [f32::NAN, if me == 2 { -1.5 } else { f32::NAN }, if me.is_multiple_of(2) { -0.0 } else { 0.0 }];
         for (op, number, negative) in [(ReduceOp::Min, -1.5, true), (ReduceOp::Max, -1.5, false)] {
             let mut result = mine;
             comm.all_reduce_in_place(&mut result, &op).unwrap();
@@ -181,7 +181,7 @@ fn split_communicators_have_names_and_global_ranks() {
         let me = comm.rank() as u32;
         // Reversed order within each half.
         let half = comm.split(me % 2, 10 - me).unwrap();
-        let expected = if me % 2 == 0 { [2, 0] } else { [3, 1] };
+        let expected = if me.is_multiple_of(2) { [2, 0] } else { [3, 1] };
         assert_eq!((half.name(), half.global_ranks()), (&*format!("world/{}", me % 2), &expected[..]));
         assert_eq!(half.global_rank(), me);
         let mut sum = [me as i32];
