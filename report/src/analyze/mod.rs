@@ -9,12 +9,14 @@
 //! | [`Cover`] | length of unions and intersections of many intervals |
 //! | [`SummaryBuilder`] | sums per op, from events one by one |
 //! | [`CrossRankAccumulator`] | which ranks waited for which, from matched collectives one by one |
+//! | [`Aligner`] | one time scale for clocks that disagree, from synchronizing collectives |
 //! | [`assemble`] | a report from figures that were aggregated elsewhere |
 //! | [`estimate_collective_time`] | the latency–bandwidth cost model |
 //!
 //! Computation is in integer nanoseconds; each public figure is converted to milliseconds once.
 
 mod accumulate;
+mod align;
 mod assemble;
 mod bootstrap;
 mod conclude;
@@ -34,6 +36,7 @@ mod waits;
 mod wall;
 
 pub use accumulate::{CrossRankAccumulator, Member, Position, last_arrival_ns};
+pub use align::{Aligner, Alignment, ClockedPart, OrderCheck, OrderReport};
 pub use assemble::{analyze, assemble};
 pub(crate) use conclude::{LeftOut, conclude};
 pub use cost::{CostModelError, estimate_collective_time};
