@@ -7,12 +7,13 @@
 //! 1. compute `load_batch`; a receive from the previous pipeline stage;
 //! 2. per layer compute `attention`, all_reduce of the tensor group, compute `mlp`, all_reduce; a send to
 //!    the next stage;
-//! 3. a receive from the next stage; per layer compute `backward`, all_reduce of the tensor group, and beside
-//!    the compute that follows a reduce_scatter of the data group; a send to the previous stage;
-//! 4. when the data group is done, compute `optimizer`, all_gather of the data group, all_reduce of the world.
+//! 3. a receive from the next stage; per layer compute `backward`, all_reduce of the tensor group, and
+//!    beside the compute that follows a reduce_scatter of the data group; a send to the previous stage;
+//! 4. when the data group is done, compute `optimizer`, all_gather of the data group, all_reduce of the
+//!    world.
 //!
-//! Groups of one rank do not communicate. A collective ends on all ranks when the last one has arrived and the
-//! bytes have been moved, plus noise of each rank.
+//! Groups of one rank do not communicate. A collective ends on all ranks when the last one has arrived and
+//! the bytes have been moved, plus noise of each rank.
 //!
 //! [`JobSpec::simulate`] plays the job into a [`Sink`]: [`timeline`] in memory, [`write_folder`] as record
 //! files.
@@ -133,8 +134,8 @@ impl Straggler {
     }
 }
 
-/// What goes wrong in a job. A rank whose collective never completes hangs in it: its record has an `open` row
-/// and no end.
+/// What goes wrong in a job. A rank whose collective never completes hangs in it: its record has an `open`
+/// row and no end.
 #[derive(Debug, Clone)]
 pub enum Fault {
     /// The rank goes past the group's collective `seq` without entering it. Its later ones of the group

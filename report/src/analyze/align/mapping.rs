@@ -19,7 +19,7 @@ pub(super) struct ClockFit {
 
 impl ClockFit {
     /// What the time scale shows when the clock shows `local_ns`.
-    pub fn to_common_ns(&self, local_ns: i64) -> i64 {
+    pub fn to_common_ns(self, local_ns: i64) -> i64 {
         if self.is_identity() {
             return local_ns;
         }
@@ -37,7 +37,7 @@ impl ClockFit {
         clamp(i128::from(self.anchor_local_ns) + since + ahead.round() as i128)
     }
 
-    fn is_identity(&self) -> bool {
+    fn is_identity(self) -> bool {
         self.anchor_local_ns == self.anchor_common_ns && self.ahead_ns == 0.0 && self.rate == 0.0
     }
 }
@@ -94,8 +94,8 @@ impl Alignment {
         self.fit(clock).part == self.main
     }
 
-    /// The instant at which `clock` shows `local_ns`, on the time scale of its part: the clock of the part's lowest
-    /// rank. Saturates at the ends of `i64`.
+    /// The instant at which `clock` shows `local_ns`, on the time scale of its part: the clock of the
+    /// part's lowest rank. Saturates at the ends of `i64`.
     pub fn to_common_ns(&self, clock: u32, local_ns: i64) -> i64 {
         self.fit(clock).to_common_ns(local_ns)
     }
@@ -123,8 +123,8 @@ impl Alignment {
         self.fit(clock).uncertainty_ns.ceil() as u64
     }
 
-    /// How far off the difference of an instant on one clock and one on the other may be: 0 on one clock, else the
-    /// sum of both uncertainties; `None` if nothing ties the two together.
+    /// How far off the difference of an instant on one clock and one on the other may be: 0 on one clock,
+    /// else the sum of both uncertainties; `None` if nothing ties the two together.
     pub fn between_ns(&self, one: u32, other: u32) -> Option<u64> {
         if one == other {
             return Some(0);

@@ -1,8 +1,8 @@
 //! One time scale for clocks that disagree.
 //!
 //! Hosts' clocks differ by an offset and run at slightly different rates. A collective that synchronizes
-//! its ranks ends at nearly the same instant on all of them, whoever came last, so that its ends tie the clocks
-//! together: with `L` the end on clock `c` of collective `k`,
+//! its ranks ends at nearly the same instant on all of them, whoever came last, so that its ends tie the
+//! clocks together: with `L` the end on clock `c` of collective `k`,
 //!
 //! ```text
 //! L(c, k) = E(k) + offset(c) + drift(c) · (E(k) − start) + noise
@@ -10,23 +10,24 @@
 //!
 //! where `E(k)` is the common end. [`Aligner`] estimates offset and drift of all clocks in three stages:
 //!
-//! 1. It keeps a sample of the collectives of each communicator, evenly over the run (`sample`); memory
-//!    is bounded however long the run was.
-//! 2. Clocks are joined over the graph of communicators, from the clock of the lowest rank outwards: those that
-//!    share no communicator are joined through others. Along each edge of that tree a line is fitted by repeated
-//!    medians, which up to half of the collectives may contradict (`graph`, `robust`).
+//! 1. It keeps a sample of the collectives of each communicator, evenly over the run (`sample`); memory is
+//!    bounded however long the run was.
+//! 2. Clocks are joined over the graph of communicators, from the clock of the lowest rank outwards: those
+//!    that share no communicator are joined through others. Along each edge of that tree a line is fitted
+//!    by repeated medians, which up to half of the collectives may contradict (`graph`, `robust`).
 //! 3. All clocks of a connected part are then fitted together, by least squares over all collectives kept,
 //!    reweighted until collectives that do not fit have no weight (`refine`, `solve`).
 //!
-//! Parts that share no collective stay apart: [`Alignment::is_aligned`] is false for the clocks of all but the
-//! largest. The time scale is the clock of the lowest rank of the part.
+//! Parts that share no collective stay apart: [`Alignment::is_aligned`] is false for the clocks of all but
+//! the largest. The time scale is the clock of the lowest rank of the part.
 //!
-//! **Uncertainty** of a clock against that one: the spread of its residuals (the median absolute one, scaled to
-//! a standard deviation), which a rank that always sees the end late cannot be told from, plus twice the standard
-//! error of its line at the ends of the run, errors added in squares along the path to the time scale's clock.
-//! Where a clock has fewer than 8 collectives, whose residuals say little, it is at least the duration of
-//! the shortest one: nobody's part ends before the last arrival, so an offset cannot be wrong by more. The
-//! difference between two clocks is uncertain by the sum of both ([`Alignment::between_ns`]).
+//! **Uncertainty** of a clock against that one: the spread of its residuals (their standard deviation
+//! without outliers, or the median absolute one scaled to it, whichever is larger), which a rank that always
+//! sees the end late cannot be told from, plus twice the standard error of its line at the ends of the run,
+//! errors added in squares along the path to the time scale's clock. Where a clock has fewer than 8
+//! collectives, whose residuals say little, it is at least the duration of the shortest one: nobody's part
+//! ends before the last arrival, so an offset cannot be wrong by more. The difference between two clocks is
+//! uncertain by the sum of both ([`Alignment::between_ns`]).
 //!
 //! Messages check the fit ([`OrderCheck`]): a receive cannot end before its send began.
 
@@ -101,8 +102,8 @@ impl Aligner {
         Self::with_max_kept(ranks, 1 << 20)
     }
 
-    /// As [`new`](Self::new), keeping at most about `max_kept` ends (8 bytes each) of all collectives. At most 512
-    /// collectives of a communicator are kept anyway.
+    /// As [`new`](Self::new), keeping at most about `max_kept` ends (8 bytes each) of all collectives. At
+    /// most 512 collectives of a communicator are kept anyway.
     pub fn with_max_kept(ranks: Vec<u32>, max_kept: usize) -> Self {
         Self { ranks, communicators: HashMap::new(), kept: 0, max_kept: max_kept.max(1024) }
     }

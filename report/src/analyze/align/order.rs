@@ -62,8 +62,9 @@ impl OrderCheck {
         }
     }
 
-    /// Widens the uncertainty of clocks between which more than one message in twenty is wrong, to what these are
-    /// wrong by on average. Fewer are taken for messages that were matched wrongly, and only reported.
+    /// Widens the uncertainty of clocks between which more than one message in twenty is wrong, to what
+    /// these are wrong by on average. Fewer are taken for messages that were matched wrongly, and only
+    /// reported.
     pub fn finish(self, alignment: &mut Alignment) -> OrderReport {
         let mut report = self.report;
         for ((one, other), pair) in self.pairs {

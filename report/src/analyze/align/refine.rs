@@ -1,14 +1,15 @@
 //! All clocks of a part fitted together.
 //!
-//! The corrections `p + q·s` of all clocks (`s` from −1 at the start to 1 at the end of the run) minimize the
-//! weighted squares of what is left of the collectives' ends around each collective's weighted mean. Weights are those
-//! of Huber first, under which a clock whose first fit was bad still finds its place, then Tukey's biweight, which
-//! gives none to collectives that do not fit (P. W. Holland, R. E. Welsch, Robust regression using iteratively
-//! reweighted least-squares, Communications in Statistics A6, 1977; constants for 95 % efficiency). Each
-//! communicator has a scale of its own: ends of some coincide better than those of others.
+//! The corrections `p + q·s` of all clocks (`s` from −1 at the start to 1 at the end of the run) minimize
+//! the weighted squares of what is left of the collectives' ends around each collective's weighted mean.
+//! Weights are those of Huber first, under which a clock whose first fit was bad still finds its place,
+//! then Tukey's biweight, which gives none to collectives that do not fit (P. W. Holland, R. E. Welsch,
+//! Robust regression using iteratively reweighted least-squares, Communications in Statistics A6, 1977;
+//! constants for 95 % efficiency). Each communicator has a scale of its own: ends of some coincide better
+//! than those of others.
 //!
-//! The normal equations are solved by conjugate gradients and never stored, so that a round costs a few passes
-//! over the ends that were kept.
+//! The normal equations are solved by conjugate gradients and never stored, so that a round costs a few
+//! passes over the ends that were kept.
 
 use super::graph::Part;
 use super::mapping::ClockFit;
@@ -214,25 +215,22 @@ fn uncertainties(
     weights: &[f64],
     fits: &mut [ClockFit],
 ) {
-    let count = part.clocks.len();
-    let mut sizes: Vec<Vec<f64>> = vec![Vec::new(); count];
-    let mut agreeing = vec![0_u64; count];
+    let mut residuals_of: Vec<Residuals> = vec![Residuals::default(); part.clocks.len()];
     for row in &ends.rows {
         for end in row.from..row.to {
-            let clock = ends.clock[end] as usize;
-            sizes[clock].push(residuals[end].abs() * row.stretch());
-            agreeing[clock] += u64::from(weights[end] > 0.0);
+            let size = residuals[end].abs() * row.stretch();
+            residuals_of[ends.clock[end] as usize].add(size, weights[end] > 0.0);
         }
     }
     // Along the path from the first clock: squared standard error, and what few collectives leave open.
     let mut along = vec![(0.0, 0.0); fits.len()];
-    for edge in &part.edges {
-        let Some(index) = part.clocks.iter().position(|&clock| clock == edge.child) else { continue };
-        let spread = (MAD_TO_SIGMA * median(&mut sizes[index])).max(LEAST_SCALE_NS);
-        let fitted = agreeing[index].max(1) as f64;
-        // A line's variance at the ends of evenly spread points is four times that of their mean.
-        let variance = 4.0 * spread * spread / fitted;
-        let open = match (agreeing[index] < FEW, samples.get(edge.communicator)) {
+    // The edges' children are the clocks behind the first, in the same order.
+    for (edge, own) in part.edges.iter().zip(residuals_of.iter_mut().skip(1)) {
+        let spread = own.spread();
+        // The line is through differences of two ends. Its variance at the ends of evenly spread points is
+        // four times that of their mean.
+        let variance = 4.0 * 2.0 * spread * spread / own.agreeing.max(1) as f64;
+        let open = match (own.agreeing < FEW, samples.get(edge.communicator)) {
             (true, Some(samples)) => samples.shortest_ns() as f64,
             _ => 0.0,
         };
@@ -242,5 +240,31 @@ fn uncertainties(
             *entry = here;
             fit.uncertainty_ns = (spread + 2.0 * here.0.sqrt()).max(here.1);
         }
+    }
+}
+
+/// Residuals of one clock.
+#[derive(Debug, Clone, Default)]
+struct Residuals {
+    sizes: Vec<f64>,
+    /// How many are not outliers, and the sum of their squares.
+    agreeing: u64,
+    squares: f64,
+}
+
+impl Residuals {
+    fn add(&mut self, size: f64, agrees: bool) {
+        self.sizes.push(size);
+        if agrees {
+            self.agreeing += 1;
+            self.squares += size * size;
+        }
+    }
+
+    /// By the median and by the root of the mean square without outliers: the larger, since the median is
+    /// blind to heavy tails.
+    fn spread(&mut self) -> f64 {
+        let root_mean_square = (self.squares / self.agreeing.max(1) as f64).sqrt();
+        (MAD_TO_SIGMA * median(&mut self.sizes)).max(root_mean_square).max(LEAST_SCALE_NS)
     }
 }

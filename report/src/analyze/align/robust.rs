@@ -21,10 +21,10 @@ pub(super) fn median(values: &mut [f64]) -> f64 {
     *values.select_nth_unstable_by(middle, f64::total_cmp).1
 }
 
-/// The line of repeated medians: of each point, the median slope to the others; of these, the median. Up
-/// to half of the points may be anywhere (A. F. Siegel, Robust regression using repeated medians, Biometrika 69,
-/// 1982). The slope is limited to `±max_slope`. Takes time with the square of the number of points; reorders
-/// them.
+/// The line of repeated medians: of each point, the median slope to the others; of these, the median. Up to
+/// half of the points may be anywhere (A. F. Siegel, Robust regression using repeated medians, Biometrika
+/// 69, 1982). The slope is limited to `±max_slope`. Takes time with the square of the number of points;
+/// reorders them.
 pub(super) fn repeated_median(points: &mut [(f64, f64)], max_slope: f64) -> Line {
     let mut slopes = Vec::with_capacity(points.len());
     let mut of_one = Vec::with_capacity(points.len());

@@ -2,8 +2,8 @@
 
 use super::ClockedPart;
 
-/// Collectives of one communicator that are kept, at most: their fit is then uncertain by a tenth of the noise
-/// of one.
+/// Collectives of one communicator that are kept, at most: their fit is then uncertain by a tenth of the
+/// noise of one.
 const MAX_ROWS: usize = 512;
 
 /// Below this, a communicator is not thinned further.
@@ -12,8 +12,8 @@ const MIN_ROWS: usize = 16;
 /// Stands for the end of a clock that took no part.
 const NO_END: i64 = i64::MIN;
 
-/// Every `stride`th collective of a communicator whose members are on several clocks. When there are too many,
-/// every second one goes and the stride doubles, so that what is kept is spread over the run evenly.
+/// Every `stride`th collective of a communicator whose members are on several clocks. When there are too
+/// many, every second one goes and the stride doubles, so that what is kept is spread over the run evenly.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
     /// Clocks that took part, ascending.
@@ -36,7 +36,7 @@ impl Samples {
         self.shortest_ns = if self.seen == 0 { longest } else { self.shortest_ns.min(longest) };
         let number = self.seen;
         self.seen += 1;
-        if number % (1 << self.doublings) != 0 {
+        if !number.is_multiple_of(1 << self.doublings) {
             return;
         }
         let mut ends = std::mem::take(&mut self.scratch);

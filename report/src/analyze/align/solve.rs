@@ -2,7 +2,8 @@
 
 use super::refine::Ends;
 
-/// Clocks that drift by much more than this are rare: what the collectives do not settle tends towards no drift.
+/// Clocks that drift by much more than this are rare: what the collectives do not settle tends towards no
+/// drift.
 const USUAL_DRIFT: f64 = 100e-6;
 
 /// The same for offsets, of which nothing is known: only so that every equation has a solution.
@@ -23,9 +24,10 @@ pub(super) struct Weighted<'a> {
     pub rates: &'a [f64],
 }
 
-/// Solves for the corrections, from where they are, by conjugate gradients with the blocks of the diagonal as
-/// preconditioner (J. R. Shewchuk, An Introduction to the Conjugate Gradient Method, 1994). `corrections` holds
-/// offset and slope of each clock; those of the first stay 0, since only differences are determined.
+/// Solves for the corrections, from where they are, by conjugate gradients with the blocks of the diagonal
+/// as preconditioner (J. R. Shewchuk, An Introduction to the Conjugate Gradient Method, 1994).
+/// `corrections` holds offset and slope of each clock; those of the first stay 0, since only differences
+/// are determined.
 pub(super) fn solve(problem: &Weighted<'_>, corrections: &mut [f64]) {
     let size = corrections.len();
     let blocks = problem.blocks();

@@ -79,7 +79,7 @@ impl<'a> Job<'a> {
                     .iter()
                     .map(|&clock| {
                         let mut seen = end + self.noise_ns * self.random.exponential();
-                        if self.random.next() % self.outliers == 0 {
+                        if self.random.next().is_multiple_of(self.outliers) {
                             seen += 3e6 * self.random.exponential();
                         }
                         let local = self.clocks[clock as usize];
