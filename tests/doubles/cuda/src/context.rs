@@ -1,10 +1,10 @@
 //! Contexts, and which of them is current on a thread.
 
 use crate::error::{Error, Result};
-use crate::handles::{Handle, Table};
 use crate::settings;
 use crate::stream::{self, Stream};
-use crate::sync::lock;
+use double_common::handles::{Handle, Table};
+use double_common::lock;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};

@@ -3,7 +3,7 @@
 //! `double_cuda_counts` gives the counts as JSON at any time; with `DOUBLE_CUDA_COUNTS=FILE` they are
 //! appended to FILE, one line a process, when the process ends.
 
-use crate::sync::lock;
+use double_common::lock;
 use std::ffi::c_char;
 use std::fmt::Write as _;
 use std::io::Write as _;

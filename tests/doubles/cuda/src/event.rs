@@ -5,10 +5,11 @@ use crate::clock;
 use crate::context::{self, Context};
 use crate::error::{Error, Result};
 use crate::faults;
-use crate::handles::{Handle, Table};
 use crate::stream::{self, Stream};
-use crate::sync::{Progress, lock};
+use crate::sync::Progress;
 use crate::work::Work;
+use double_common::handles::{Handle, Table};
+use double_common::lock;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 

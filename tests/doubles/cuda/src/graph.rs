@@ -2,9 +2,9 @@
 
 use crate::capture;
 use crate::error::{Error, Result};
-use crate::handles::{Handle, Table};
 use crate::stream::Stream;
 use crate::work::Work;
+use double_common::handles::{Handle, Table};
 use std::sync::Arc;
 
 /// The nodes of a graph. Their order is that of capture, which keeps every dependency.

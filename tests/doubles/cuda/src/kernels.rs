@@ -12,8 +12,8 @@
 //! Grid and block are accepted and have no meaning.
 
 use crate::error::{Error, Result};
-use crate::handles::{Handle, Table};
 use crate::memory;
+use double_common::handles::{Handle, Table};
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::Duration;

@@ -6,7 +6,7 @@
 //! submitted. Records of events and waits are logged only with `DOUBLE_CUDA_LOG_EVENTS=1`.
 
 use crate::stream::Stream;
-use crate::sync::lock;
+use double_common::lock;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write as _;

@@ -1,17 +1,8 @@
-//! Locks that outlive a panic, and a count that threads wait on.
+//! A count that threads wait on.
 
+use double_common::{lock, wait};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-
-/// Locks; what a panicking thread left is taken as it is.
-pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Waits on a condition variable, under the same rule.
-pub fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-    condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
-}
+use std::sync::{Condvar, Mutex};
 
 /// How many items of a queue are done. One thread advances it, any number wait for a value.
 #[derive(Default)]

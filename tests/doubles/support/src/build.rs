@@ -37,8 +37,10 @@ pub struct Doubles {
 
 /// Built file, and the names under which it is looked for; all but the first are links to it, so that
 /// the library is loaded once whichever name is asked for.
-const LIBRARIES: [(&str, &str, [&str; 2]); 1] =
-    [("double_cuda", "libdouble_cuda.so", ["libcuda.so.1", "libcuda.so"])];
+const LIBRARIES: [(&str, &str, [&str; 2]); 2] = [
+    ("double_cuda", "libdouble_cuda.so", ["libcuda.so.1", "libcuda.so"]),
+    ("double_nccl", "libdouble_nccl.so", ["libnccl.so.2", "libnccl.so"]),
+];
 
 impl Doubles {
     /// Builds driver and NCCL, if they are not up to date, and sets them up.

@@ -40,10 +40,27 @@ pub struct Run {
     pub took: Duration,
 }
 
+/// The name of the test that this is written in, with its modules, as the test harness prints it.
+#[macro_export]
+macro_rules! test_name {
+    () => {{
+        fn here() {}
+        $crate::name_around(here)
+    }};
+}
+
+/// The path of the function that a function is written in, without the crate.
+#[doc(hidden)]
+pub fn name_around<F>(_: F) -> &'static str {
+    let path = std::any::type_name::<F>();
+    let path = path.split_once("::").map_or(path, |(_, rest)| rest);
+    path.rsplit_once("::").map_or(path, |(rest, _)| rest)
+}
+
 /// Runs `body` in a child process that loads the stand-ins and has these variables, and waits for it.
 /// In the child, returns `None` after the body.
 ///
-/// `test` is the name of the calling test with its modules, as the test harness prints it.
+/// `test` is the name of the calling test: [`test_name!`](crate::test_name).
 ///
 /// # Panics
 ///

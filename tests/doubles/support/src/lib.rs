@@ -6,11 +6,11 @@
 //! back what they logged and counted. [`Counts::now`] asks the loaded driver.
 //!
 //! ```no_run
-//! # use double_support::in_child;
+//! # use double_support::{in_child, test_name};
 //! # fn work_on_the_gpu() {}
 //! // #[test]
 //! fn kernels_run() {
-//!     let Some(run) = in_child("kernels_run", &[("DOUBLE_CUDA_DEVICES", "1")], || {
+//!     let Some(run) = in_child(test_name!(), &[("DOUBLE_CUDA_DEVICES", "1")], || {
 //!         work_on_the_gpu(); // in the child: through cudarc, as an application
 //!     }) else {
 //!         return; // this was the child
@@ -27,6 +27,8 @@ mod counts;
 mod log;
 
 pub use build::{Doubles, Error};
+#[doc(hidden)]
+pub use child::name_around;
 pub use child::{Finished, Run, finish, in_child};
 pub use counts::{Counts, SYNCHRONIZING};
 pub use log::Piece;

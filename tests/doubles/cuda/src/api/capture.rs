@@ -3,8 +3,8 @@
 use crate::abi::Out;
 use crate::capture::{self, Mode};
 use crate::error::Result;
-use crate::handles::Handle;
 use crate::{graph, stream};
+use double_common::handles::Handle;
 use std::ffi::{c_int, c_uint, c_void};
 
 /// `CUstreamCaptureStatus` of a stream, and the number of its capture.

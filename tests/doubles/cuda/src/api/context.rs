@@ -2,8 +2,8 @@
 
 use crate::abi::Out;
 use crate::error::Error;
-use crate::handles::Handle;
 use crate::{capture, context};
+use double_common::handles::Handle;
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::Ordering;
 

@@ -4,11 +4,11 @@
 //! one to pageable host memory is complete then; only page-locked memory is copied asynchronously.
 
 use crate::error::Result;
-use crate::handles::Handle;
 use crate::memory::{self, Copy, Direction, Fill};
 use crate::stream::{self, Stream};
 use crate::work::Work;
 use crate::{capture, context};
+use double_common::handles::Handle;
 use std::ffi::{c_uchar, c_uint, c_ushort};
 use std::sync::Arc;
 

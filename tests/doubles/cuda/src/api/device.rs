@@ -3,8 +3,8 @@
 use crate::abi::{Out, Text};
 use crate::context;
 use crate::error::Error;
-use crate::handles::Handle;
 use crate::{memory, settings};
+use double_common::handles::Handle;
 use std::ffi::{c_char, c_int, c_uint};
 
 const NAME: &[u8] = b"commtrace stand-in device\0";

@@ -2,7 +2,7 @@
 
 use crate::abi::Out;
 use crate::event;
-use crate::handles::Handle;
+use double_common::handles::Handle;
 use std::ffi::c_uint;
 
 driver! {

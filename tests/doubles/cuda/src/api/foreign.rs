@@ -2,9 +2,9 @@
 
 use crate::abi::Text;
 use crate::error::Error;
-use crate::handles::Handle;
 use crate::stream;
 use crate::work::{Foreign, Work};
+use double_common::handles::Handle;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! `cuGraph*`: graphs that a capture made.
 
 use crate::abi::Out;
-use crate::handles::Handle;
 use crate::{context, graph, stream};
+use double_common::handles::Handle;
 use std::ffi::{c_char, c_uint, c_void};
 
 driver! {

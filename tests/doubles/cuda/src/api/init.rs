@@ -2,7 +2,8 @@
 
 use crate::abi::Out;
 use crate::error::{self, Error};
-use crate::{context, counters, log, settings, symbols};
+use crate::{context, counters, log, settings};
+use double_common::symbols;
 use std::ffi::{c_char, c_int, c_uint};
 
 driver! {

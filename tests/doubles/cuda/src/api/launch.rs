@@ -2,10 +2,10 @@
 
 use crate::abi::{Out, Text};
 use crate::error::{Error, Result};
-use crate::handles::Handle;
 use crate::kernels::{self, Launch};
 use crate::work::{HostFunction, Work};
 use crate::{capture, context, stream};
+use double_common::handles::Handle;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;

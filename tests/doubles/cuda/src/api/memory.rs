@@ -2,10 +2,10 @@
 
 use crate::abi::Out;
 use crate::error::Error;
-use crate::handles::Handle;
 use crate::memory::{self, Kind};
 use crate::work::Work;
 use crate::{capture, context, stream};
+use double_common::handles::Handle;
 use std::ffi::{c_int, c_uint, c_void};
 
 /// `CUmemLocation`, which is passed by value.

@@ -4,10 +4,10 @@
 use crate::abi::Out;
 use crate::context;
 use crate::error::{Error, Result};
-use crate::handles::{Handle, Table};
 use crate::memory::{self, Kind};
 use crate::stream;
-use crate::sync::lock;
+use double_common::handles::{Handle, Table};
+use double_common::lock;
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex};

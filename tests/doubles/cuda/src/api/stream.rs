@@ -1,9 +1,9 @@
 //! `cuStream*`: streams, but for their capture.
 
 use crate::abi::Out;
-use crate::handles::Handle;
 use crate::stream::{self, Stream};
 use crate::{context, event};
+use double_common::handles::Handle;
 use std::ffi::{c_int, c_uint};
 
 driver! {

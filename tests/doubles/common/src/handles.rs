@@ -53,6 +53,7 @@ impl<T> Table<T> {
         Some((handle, object))
     }
 
+    /// Adds an object.
     pub fn insert(&self, object: Arc<T>) -> Option<Handle> {
         self.insert_with(|_| object).map(|(handle, _)| handle)
     }
@@ -62,6 +63,7 @@ impl<T> Table<T> {
             .then_some((handle >> 8 & ((1 << PLACE_BITS) - 1), (handle >> (PLACE_BITS + 8)) as u32))
     }
 
+    /// The object behind a handle, if it is still there.
     pub fn get(&self, handle: Handle) -> Option<Arc<T>> {
         let (place, generation) = self.split(handle)?;
         let table = self.slots.read().unwrap_or_else(PoisonError::into_inner);
@@ -69,6 +71,7 @@ impl<T> Table<T> {
         slot.object.clone()
     }
 
+    /// Takes the object behind a handle out of the table; the handle is stale from then on.
     pub fn remove(&self, handle: Handle) -> Option<Arc<T>> {
         let (place, generation) = self.split(handle)?;
         let mut table = self.slots.write().unwrap_or_else(PoisonError::into_inner);

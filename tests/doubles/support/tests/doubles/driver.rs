@@ -1,40 +1,14 @@
 //! Streams, events and memory of the stand-in driver, through cudarc as an application uses it.
 
+use crate::common::{of_kind, sleep};
 use cudarc::driver::sys::CUevent_flags::CU_EVENT_DEFAULT;
-use cudarc::driver::{CudaContext, CudaStream, result, sys};
-use double_support::{Counts, Piece, in_child};
-use std::ffi::c_void;
+use cudarc::driver::{CudaContext, CudaStream, sys};
+use double_support::{Counts, Piece, in_child, test_name};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Enqueues a function that sleeps.
-fn sleep(stream: &CudaStream, milliseconds: u64) {
-    extern "C" fn run(milliseconds: *mut c_void) {
-        std::thread::sleep(Duration::from_millis(milliseconds as u64));
-    }
-    enqueue(stream, run, milliseconds as *mut c_void);
-}
-
-fn enqueue(stream: &CudaStream, run: extern "C" fn(*mut c_void), data: *mut c_void) {
-    stream.context().bind_to_thread().unwrap();
-    // SAFETY: the functions of these tests take what they are given here.
-    unsafe {
-        result::stream::launch_host_function(
-            stream.cu_stream(),
-            std::mem::transmute::<extern "C" fn(*mut c_void), unsafe extern "C" fn(*mut c_void)>(run),
-            data,
-        )
-    }
-    .unwrap();
-}
-
-fn of_kind<'a>(pieces: &'a [Piece], kind: &str) -> Vec<&'a Piece> {
-    pieces.iter().filter(|piece| piece.kind == kind).collect()
-}
 
 #[test]
 fn devices_are_described() {
-    let Some(run) = in_child("devices_are_described", &[("DOUBLE_CUDA_DEVICES", "3")], || {
+    let Some(run) = in_child(test_name!(), &[("DOUBLE_CUDA_DEVICES", "3")], || {
         assert_eq!(CudaContext::device_count().unwrap(), 3);
         let context = CudaContext::new(2).unwrap();
         assert_eq!(context.name().unwrap(), "commtrace stand-in device");
@@ -50,7 +24,7 @@ fn devices_are_described() {
 
 #[test]
 fn memory_goes_there_and_back() {
-    in_child("memory_goes_there_and_back", &[], || {
+    in_child(test_name!(), &[], || {
         let context = CudaContext::new(0).unwrap();
         let stream = context.new_stream().unwrap();
         let sent: Vec<f32> = (0..10_000).map(|x| x as f32).collect();
@@ -70,7 +44,7 @@ fn memory_goes_there_and_back() {
 
 #[test]
 fn a_stream_keeps_order_and_streams_overlap() {
-    let Some(run) = in_child("a_stream_keeps_order_and_streams_overlap", &[], || {
+    let Some(run) = in_child(test_name!(), &[], || {
         let context = CudaContext::new(0).unwrap();
         let (a, b) = (context.new_stream().unwrap(), context.new_stream().unwrap());
         for _ in 0..3 {
@@ -94,7 +68,7 @@ fn a_stream_keeps_order_and_streams_overlap() {
 #[test]
 fn elapsed_time_is_that_of_the_log_but_for_the_drift() {
     let variables = [("DOUBLE_CUDA_DRIFT_PPM", "10000")];
-    let Some(run) = in_child("elapsed_time_is_that_of_the_log_but_for_the_drift", &variables, || {
+    let Some(run) = in_child(test_name!(), &variables, || {
         for device in 0..2 {
             let context = CudaContext::new(device).unwrap();
             let stream = context.new_stream().unwrap();
@@ -124,7 +98,7 @@ fn elapsed_time_is_that_of_the_log_but_for_the_drift() {
 
 #[test]
 fn a_wait_binds_to_the_record_at_the_time_of_the_call() {
-    let Some(run) = in_child("a_wait_binds_to_the_record_at_the_time_of_the_call", &[], || {
+    let Some(run) = in_child(test_name!(), &[], || {
         let context = CudaContext::new(0).unwrap();
         let streams: Vec<Arc<CudaStream>> = (0..3).map(|_| context.new_stream().unwrap()).collect();
         let event = context.new_event(None).unwrap();
@@ -150,7 +124,7 @@ fn a_wait_binds_to_the_record_at_the_time_of_the_call() {
 
 #[test]
 fn the_legacy_stream_and_blocking_streams_wait_for_each_other() {
-    let Some(run) = in_child("the_legacy_stream_and_blocking_streams_wait_for_each_other", &[], || {
+    let Some(run) = in_child(test_name!(), &[], || {
         let context = CudaContext::new(0).unwrap();
         let (legacy, own) = (context.default_stream(), context.per_thread_stream());
         let free = context.new_stream().unwrap();
@@ -172,7 +146,7 @@ fn the_legacy_stream_and_blocking_streams_wait_for_each_other() {
 
 #[test]
 fn event_errors_are_those_of_the_driver() {
-    in_child("event_errors_are_those_of_the_driver", &[], || {
+    in_child(test_name!(), &[], || {
         use sys::CUresult::{CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_NOT_READY};
         let context = CudaContext::new(0).unwrap();
         let stream = context.new_stream().unwrap();
@@ -208,7 +182,7 @@ fn event_errors_are_those_of_the_driver() {
 
 #[test]
 fn calls_that_wait_are_counted() {
-    let Some(run) = in_child("calls_that_wait_are_counted", &[], || {
+    let Some(run) = in_child(test_name!(), &[], || {
         let context = CudaContext::new(0).unwrap();
         let before = Counts::now().expect("the stand-in is loaded");
         let stream = context.default_stream();

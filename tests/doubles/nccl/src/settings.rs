@@ -1,0 +1,56 @@
+//! What the environment asks of the stand-in. Every variable is described in tests/doubles/README.md.
+
+use std::str::FromStr;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// All settings.
+pub struct Settings {
+    /// What `ncclGetVersion` says.
+    pub version: i32,
+    /// A rank, and how late it joins each collective.
+    pub slow_rank: Option<(usize, Duration)>,
+    /// How long ranks wait for each other as a communicator is made.
+    pub init_timeout: Duration,
+    /// Whether several ranks may share a device, as NCCL's own variable says.
+    pub ranks_share_devices: bool,
+    /// What could not be understood: making a communicator says it and fails.
+    pub problem: Option<String>,
+}
+
+/// The settings, read once.
+pub fn get() -> &'static Settings {
+    static SETTINGS: OnceLock<Settings> = OnceLock::new();
+    SETTINGS.get_or_init(|| {
+        let mut problem = None;
+        let version = setting("DOUBLE_NCCL_VERSION", number, &mut problem);
+        let slow_rank = setting("DOUBLE_NCCL_SLOW_RANK", slow, &mut problem);
+        let seconds = setting("DOUBLE_NCCL_INIT_TIMEOUT_S", number, &mut problem);
+        Settings {
+            version: version.unwrap_or(22_809),
+            slow_rank,
+            init_timeout: Duration::from_secs(seconds.unwrap_or(60)),
+            ranks_share_devices: std::env::var("NCCL_MULTI_RANK_GPU_ENABLE").is_ok_and(|it| it == "1"),
+            problem,
+        }
+    })
+}
+
+fn setting<T>(name: &str, parse: fn(&str) -> Option<T>, problem: &mut Option<String>) -> Option<T> {
+    let text = std::env::var(name).ok()?;
+    let value = parse(text.trim());
+    if value.is_none() {
+        *problem = Some(format!("{name}={text} is not understood; see tests/doubles/README.md"));
+    }
+    value
+}
+
+fn number<T: FromStr>(text: &str) -> Option<T> {
+    text.parse().ok()
+}
+
+/// `RANK:NANOSECONDS`.
+fn slow(text: &str) -> Option<(usize, Duration)> {
+    let (rank, delay_ns) = text.split_once(':')?;
+    Some((number(rank)?, Duration::from_nanos(number(delay_ns)?)))
+}

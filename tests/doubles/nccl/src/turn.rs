@@ -1,0 +1,67 @@
+//! Whose turn it is: the calls of one communicator run one after the other, in the order in which they
+//! were made, whatever their streams.
+
+use double_common::{lock, wait};
+use std::collections::BTreeSet;
+use std::sync::{Condvar, Mutex};
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    serving: u64,
+    /// Turns that nobody will come for.
+    given_up: BTreeSet<u64>,
+    over: bool,
+}
+
+/// The turns of a communicator.
+#[derive(Default)]
+pub struct Turns {
+    state: Mutex<State>,
+    moved: Condvar,
+}
+
+impl Turns {
+    /// The turn after all that were taken.
+    pub fn take(&self) -> u64 {
+        let mut state = lock(&self.state);
+        state.next += 1;
+        state.next - 1
+    }
+
+    /// Waits for a turn; `false` if the communicator is over.
+    pub fn wait_for(&self, turn: u64) -> bool {
+        let mut state = lock(&self.state);
+        while state.serving != turn && !state.over {
+            state = wait(&self.moved, state);
+        }
+        !state.over
+    }
+
+    /// Ends a turn, or gives it up before it came.
+    pub fn pass(&self, turn: u64) {
+        let mut state = lock(&self.state);
+        state.given_up.insert(turn);
+        while let serving = state.serving
+            && state.given_up.remove(&serving)
+        {
+            state.serving += 1;
+        }
+        drop(state);
+        self.moved.notify_all();
+    }
+
+    /// Waits until every turn that was taken is over.
+    pub fn wait_for_all(&self) {
+        let mut state = lock(&self.state);
+        while state.serving < state.next && !state.over {
+            state = wait(&self.moved, state);
+        }
+    }
+
+    /// Ends all waiting for good.
+    pub fn end(&self) {
+        lock(&self.state).over = true;
+        self.moved.notify_all();
+    }
+}

@@ -1,0 +1,10 @@
+//! The stand-ins, through cudarc as an application uses it.
+
+mod capture;
+mod common;
+mod driver;
+mod faults;
+mod nccl;
+mod nccl_failures;
+mod nccl_processes;
+mod values;
