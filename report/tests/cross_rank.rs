@@ -2,7 +2,7 @@
 
 use commtrace_report::advise::Strategy;
 use commtrace_report::analyze::{
-    AnalyzeOptions, CrossRank, CrossRankAccumulator, Member, OpAcrossRanks, Position, Report,
+    AnalyzeOptions, Collective, CrossRank, CrossRankAccumulator, Member, OpAcrossRanks, Position, Report,
     UnmatchedReason, Verdict, analyze,
 };
 use commtrace_report::timeline::{Comm, Compute, Timeline, Track};
@@ -125,7 +125,7 @@ fn lateness_that_moves_is_spread_and_not_imbalance() {
     let across = job.across();
     let all_reduce = op(&across, "all_reduce");
     assert_eq!(all_reduce.matched, 10);
-    assert_eq!(all_reduce.bootstrap_blocks, 10);
+    assert_eq!((all_reduce.bootstrap_steps, all_reduce.bootstrap_blocks), (10, 10));
     assert_eq!(all_reduce.rank_imbalance_ratio, 0.0);
     assert_eq!(all_reduce.rank_imbalance_lower, Some(0.0));
     assert_eq!(all_reduce.arrival_spread_ratio, 0.8);
@@ -200,8 +200,8 @@ fn collectives_without_steps_are_resampled_in_blocks() {
     }
     let across = job.across();
     let all_reduce = op(&across, "all_reduce");
-    // The cube root of 64 is a block's length.
-    assert_eq!(all_reduce.bootstrap_blocks, 16);
+    // The cube root of 64 is a block's length; batches are of a tenth of them.
+    assert_eq!((all_reduce.bootstrap_steps, all_reduce.bootstrap_blocks), (16, 10));
     let lower = all_reduce.rank_imbalance_lower.expect("there are blocks");
     assert!((lower - 0.5).abs() < 1e-9, "every block is alike: {lower}");
 }
@@ -334,7 +334,9 @@ fn more_ranks_than_members_are_ambiguous() {
         job.comm(rank, &tp, 0, 10);
     }
     let report = job.report();
-    assert_eq!(report.cross_rank, None);
+    let across = report.cross_rank.expect("there are ranks");
+    assert_eq!((across.ops.len(), across.unmatched_events), (0, 4));
+    assert_eq!(across.unmatched[0].reason, UnmatchedReason::Ambiguous);
     assert!(report.warnings.iter().any(|warning| warning.contains("4 events unmatched")));
     assert!(!report.hotspot_events[0].rank_imbalance_observed);
 }
@@ -387,7 +389,7 @@ fn clocks_that_do_not_agree_are_not_compared() {
     let mut job = noisy_job(10, 20.0, 1);
     job.timeline.tracks[3].clock = Some(job.timeline.names.intern("another boot"));
     let report = job.report();
-    assert_eq!(report.cross_rank, None);
+    assert_eq!(report.cross_rank.as_ref().map(|across| across.ops.len()), Some(0));
     assert!(
         report.warnings.iter().any(|warning| warning.contains("2 different clocks")),
         "{:?}",
@@ -397,7 +399,7 @@ fn clocks_that_do_not_agree_are_not_compared() {
 
     job.timeline.tracks[3].clock = None;
     let report = job.report();
-    assert_eq!(report.cross_rank, None);
+    assert_eq!(report.cross_rank.as_ref().map(|across| across.ops.len()), Some(0));
     assert!(
         report.warnings.iter().any(|warning| warning.contains("not known whether")),
         "{:?}",
@@ -438,15 +440,24 @@ fn joined_blocks_keep_the_figures() {
             end_ns: start + 20 * MS,
             exposed_wait_ns: 0,
             exposed_transfer_ns: 0,
+            bytes: None,
         };
         let members = [member(0, start), member(1, start + late)];
         for accumulator in [&mut narrow, &mut wide] {
-            accumulator.add("all_reduce", Position::Step(step), &members, true);
+            let collective = Collective {
+                op: "all_reduce",
+                comm: "world",
+                comm_size: 2,
+                seq: None,
+                position: Position::Step(step),
+                complete: true,
+            };
+            accumulator.add(&collective, &members);
         }
     }
     let (narrow, wide) = (narrow.finish().0.remove(0), wide.finish().0.remove(0));
-    assert_eq!(wide.bootstrap_blocks, 1000);
-    assert!(narrow.bootstrap_blocks <= 8 && narrow.bootstrap_blocks >= 4, "{}", narrow.bootstrap_blocks);
+    assert_eq!((wide.bootstrap_steps, wide.bootstrap_blocks), (1000, 10));
+    assert!(narrow.bootstrap_steps <= 8 && narrow.bootstrap_steps >= 4, "{}", narrow.bootstrap_steps);
     assert!((narrow.rank_imbalance_ratio - wide.rank_imbalance_ratio).abs() < 1e-12);
     let bounds = [narrow.rank_imbalance_lower, wide.rank_imbalance_lower].map(Option::unwrap_or_default);
     assert!((bounds[0] - bounds[1]).abs() < 0.05, "{bounds:?}");

@@ -3,8 +3,8 @@
 use super::queue::Interval;
 use super::track::TrackState;
 use crate::analyze::{
-    CrossRank, CrossRankAccumulator, LeftOut, Member, Position, Unmatched, UnmatchedReason, bytes_may_differ,
-    conclude, is_synchronizing,
+    Collective, CrossRank, CrossRankAccumulator, LeftOut, Member, Position, Unmatched, UnmatchedReason,
+    bytes_may_differ, conclude, is_synchronizing,
 };
 use crate::timeline::{Names, Sym};
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -183,7 +183,15 @@ impl Collectives {
         if !complete {
             self.list(key, UnmatchedReason::MembersMissing, &parts, names);
         }
-        self.accumulator.add(op, position, &members, complete);
+        let collective = Collective {
+            op,
+            comm: names.get(key.0),
+            comm_size: u32::try_from(size).unwrap_or(u32::MAX),
+            seq: Some(key.1),
+            position,
+            complete,
+        };
+        self.accumulator.add(&collective, &members);
     }
 
     fn list(&mut self, key: Key, reason: UnmatchedReason, parts: &[Part], names: &Names) {
@@ -210,7 +218,7 @@ impl Collectives {
         if self.ranks.len() < 2 {
             return None;
         }
-        conclude(&self.accumulator, self.left_out, names, warnings)
+        Some(conclude(&self.accumulator, self.left_out, names, Some(warnings)))
     }
 }
 
@@ -227,6 +235,7 @@ impl Part {
             end_ns: self.end_ns,
             exposed_wait_ns: duration(self.start_ns, turn).saturating_sub(hidden_wait),
             exposed_transfer_ns: duration(turn, self.end_ns).saturating_sub(hidden_transfer),
+            bytes: self.bytes,
         }
     }
 }

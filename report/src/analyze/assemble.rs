@@ -115,7 +115,7 @@ fn hotspot_events(
             if let Some(across) = across(op) {
                 event.rank_imbalance_ratio = Some(across.rank_imbalance_ratio);
                 event.rank_imbalance_observed = true;
-                if across.bootstrap_blocks >= thresholds.min_steps_for_bound {
+                if across.bootstrap_steps >= thresholds.min_steps_for_bound {
                     event.rank_imbalance_lower = across.rank_imbalance_lower;
                 }
             }

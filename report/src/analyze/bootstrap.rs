@@ -16,6 +16,14 @@ pub(super) struct Block {
 }
 
 impl Block {
+    /// Adds a wait of the member with this number.
+    pub(super) fn add_wait(&mut self, member: usize, wait: f64) {
+        if self.waits.len() <= member {
+            self.waits.resize(member + 1, 0.0);
+        }
+        self.waits[member] += wait;
+    }
+
     pub(super) fn add(&mut self, other: &Self) {
         self.longest += other.longest;
         if self.waits.len() < other.waits.len() {

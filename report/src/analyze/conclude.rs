@@ -16,14 +16,14 @@ pub(crate) struct LeftOut {
     pub not_numbered: IndexMap<Sym, BTreeSet<u32>>,
 }
 
-/// The figures across ranks; `None` if no two ranks have a collective in common. `warnings` says so, and
+/// The figures across ranks. `warnings`, if given, says if no two ranks have a collective in common, and
 /// which figures are lower bounds.
 pub(crate) fn conclude(
     accumulator: &CrossRankAccumulator,
     left_out: LeftOut,
     names: &Names,
-    warnings: &mut Vec<String>,
-) -> Option<CrossRank> {
+    warnings: Option<&mut Vec<String>>,
+) -> CrossRank {
     let (ops, incomplete) = accumulator.finish();
     let partial: BTreeSet<&str> =
         ops.iter().filter(|op| op.partial).map(|op| op.collective.as_str()).collect();
@@ -42,20 +42,21 @@ pub(crate) fn conclude(
     });
     let unmatched = not_numbered.chain(numbered).collect();
     let unmatched_events = left_out.events + incomplete;
-    if ops.is_empty() {
-        warnings.push(format!(
-            "Waits across ranks are not given: no collective was recorded by two ranks with the same \
-             communicator and sequence number ({unmatched_events} events unmatched)."
-        ));
-        return None;
+    if let Some(warnings) = warnings {
+        if ops.is_empty() {
+            warnings.push(format!(
+                "Waits across ranks are not given: no collective was recorded by two ranks with the same \
+                 communicator and sequence number ({unmatched_events} events unmatched)."
+            ));
+        } else if !partial.is_empty() {
+            let partial: Vec<&str> =
+                ops.iter().filter(|op| op.partial).map(|op| op.collective.as_str()).collect();
+            warnings.push(format!(
+                "Not all ranks of a communicator were read: waits of {} are lower bounds.",
+                partial.join(", ")
+            ));
+        }
     }
-    if !partial.is_empty() {
-        let partial: Vec<&str> =
-            ops.iter().filter(|op| op.partial).map(|op| op.collective.as_str()).collect();
-        warnings.push(format!(
-            "Not all ranks of a communicator were read: waits of {} are lower bounds.",
-            partial.join(", ")
-        ));
-    }
-    Some(CrossRank { ops, unmatched_events, unmatched })
+    let worst = accumulator.worst();
+    CrossRank { ops, worst, point_to_point: None, unmatched_events, unmatched }
 }

@@ -7,6 +7,13 @@ use serde::{Deserialize, Serialize};
 pub struct CrossRank {
     /// Figures per op that synchronizes its ranks, in first-seen order.
     pub ops: Vec<OpAcrossRanks>,
+    /// The single collectives with the most exposed time, the worst first; at most 10.
+    #[serde(default)]
+    pub worst: Vec<WorstCollective>,
+    /// Messages between two ranks; `None` if there are none, or in a running summary, which does not match
+    /// them.
+    #[serde(default)]
+    pub point_to_point: Option<PointToPoint>,
     /// Communication events of such ops that could not be matched with the other ranks' or are not in
     /// the figures.
     pub unmatched_events: u64,
@@ -40,16 +47,38 @@ pub struct OpAcrossRanks {
     /// Its lower 95 % bound, by bootstrap over steps; `None` for a single step.
     pub rank_imbalance_lower: Option<f64>,
     /// Steps (or blocks of consecutive collectives, where no step is known) that the bound rests on.
+    #[serde(default)]
+    pub bootstrap_steps: u64,
+    /// Batches that these were joined into, since lateness lasts for several steps.
     pub bootstrap_blocks: u64,
     /// Sum of (last − first arrival) / sum of the longest rank's durations, at most 1. Lateness that
     /// moves from rank to rank shows here and not in the imbalance.
     pub arrival_spread_ratio: f64,
     /// What the op's time mostly is.
     pub verdict: Verdict,
+    /// How fast bytes moved.
+    #[serde(default)]
+    pub bandwidth: Bandwidth,
+    /// Of ops whose ranks may move different amounts: the largest rank's payload over the mean of the
+    /// ranks, 1 if all are equal; `None` if a payload is not known.
+    #[serde(default)]
+    pub bytes_imbalance: Option<f64>,
+    /// The same per communicator, those with the most exposed time first.
+    #[serde(default)]
+    pub by_communicator: Vec<CommunicatorWaits>,
+    /// The same per size of the payload, in powers of two, in ascending order.
+    #[serde(default)]
+    pub by_size: Vec<SizeWaits>,
+    /// The same per step, in ascending order.
+    #[serde(default)]
+    pub by_step: Vec<StepWaits>,
+    /// Collectives that are in none of `by_communicator` or `by_step`, of which only so many are kept.
+    #[serde(default)]
+    pub not_broken_down: u64,
 }
 
 /// What an op's time mostly is: waiting for the last rank, or moving bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// At most a third of the time is waiting.
@@ -59,6 +88,7 @@ pub enum Verdict {
     /// In between.
     Mixed,
     /// Fewer than 5 collectives, no time at all, or members missing (unless waiting dominates anyway).
+    #[default]
     Inconclusive,
 }
 
@@ -89,6 +119,154 @@ impl Verdict {
     }
 }
 
+/// Figures over some of an op's matched collectives, as in [`OpAcrossRanks`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct WaitFigures {
+    /// Collectives.
+    pub matched: u64,
+    /// From a rank's start to the last arrival: sum over collectives of the mean over ranks.
+    pub wait_ms: f64,
+    /// From then on.
+    pub transfer_ms: f64,
+    /// The part of `wait_ms` without compute beside it.
+    pub exposed_wait_ms: f64,
+    /// The part of `transfer_ms` without compute beside it.
+    pub exposed_transfer_ms: f64,
+    /// Sum of (last − first arrival) / sum of the longest rank's durations, at most 1.
+    pub arrival_spread_ratio: f64,
+    /// What the time mostly is.
+    pub verdict: Verdict,
+    /// How fast bytes moved.
+    pub bandwidth: Bandwidth,
+}
+
+/// How fast bytes moved, as nccl-tests counts them ("Performance reported by NCCL tests",
+/// `doc/PERFORMANCE.md` of nccl-tests); GB are 10^9 bytes. `None` where no payload is known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Bandwidth {
+    /// Sum over collectives of the shortest rank's duration: the rank that came last waited for nobody,
+    /// so this is the time that moving the bytes took.
+    pub latency_ms: f64,
+    /// Sum of the payloads, where known; of ranks that move different amounts, the largest.
+    pub bytes: Option<u64>,
+    /// `bytes` over the latency of these collectives.
+    pub algbw_gbs: Option<f64>,
+    /// `algbw_gbs` times the share of the payload that crosses each rank's link, for example 2(n-1)/n for
+    /// an all_reduce of n ranks; `None` for ops that have none.
+    pub busbw_gbs: Option<f64>,
+    /// `bytes` over the mean of the ranks' own durations, waits included: what each rank alone sees.
+    pub own_algbw_gbs: Option<f64>,
+    /// `own_algbw_gbs` times the same share.
+    pub own_busbw_gbs: Option<f64>,
+}
+
+/// Figures of one op on one communicator.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CommunicatorWaits {
+    /// The communicator.
+    pub comm: String,
+    /// Its ranks, those that were not read included.
+    pub comm_size: u32,
+    /// The imbalance between its ranks, as of an op.
+    pub rank_imbalance_ratio: f64,
+    /// The figures.
+    #[serde(flatten)]
+    pub figures: WaitFigures,
+}
+
+/// Figures of one op for payloads of similar size.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SizeWaits {
+    /// The sizes, for example `1 MiB-2 MiB`; `unknown` where the payload is not.
+    pub size: String,
+    /// The smallest payload in bytes.
+    pub from_bytes: Option<u64>,
+    /// All payloads are below this.
+    pub below_bytes: Option<u64>,
+    /// The imbalance between ranks, as of an op.
+    pub rank_imbalance_ratio: f64,
+    /// The figures.
+    #[serde(flatten)]
+    pub figures: WaitFigures,
+}
+
+/// Figures of one op in one step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepWaits {
+    /// The step's number.
+    pub step: i64,
+    /// The imbalance between ranks, as of an op; `None` if not all ranks took part, or for runs so long
+    /// that steps were joined.
+    pub rank_imbalance_ratio: Option<f64>,
+    /// The figures.
+    #[serde(flatten)]
+    pub figures: WaitFigures,
+}
+
+/// One collective; times are means over its ranks, in milliseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorstCollective {
+    /// The op.
+    pub collective: String,
+    /// The communicator.
+    pub comm: String,
+    /// The number in the communicator, if recorded.
+    pub seq: Option<u64>,
+    /// The step, if known.
+    pub step: Option<i64>,
+    /// Payload in bytes, if known.
+    pub bytes: Option<u64>,
+    /// From a rank's start to the last arrival.
+    pub wait_ms: f64,
+    /// From then on.
+    pub transfer_ms: f64,
+    /// The part of `wait_ms` without compute beside it.
+    pub exposed_wait_ms: f64,
+    /// The part of `transfer_ms` without compute beside it.
+    pub exposed_transfer_ms: f64,
+    /// From the first to the last arrival.
+    pub arrival_spread_ms: f64,
+    /// The global rank that arrived last.
+    pub last_rank: u32,
+}
+
+/// Messages between two ranks: sends that were matched with their receives.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PointToPoint {
+    /// Messages of which both sides are known.
+    pub matched: u64,
+    /// Calls whose other side is not known, or contradicts them.
+    pub unmatched_events: u64,
+    /// Sum of the payloads of matched messages in bytes; `None` if one is not known.
+    pub bytes: Option<u64>,
+    /// Sum of the times that receivers were in the call before the sender was: min(the receive's end,
+    /// the send's start) − the receive's start. `None` if the ranks' clocks cannot be compared.
+    pub late_sender_ms: Option<f64>,
+    /// Sum of the times that senders were in the call before the receiver was.
+    pub late_receiver_ms: Option<f64>,
+    /// The senders and receivers that lost most, the worst first; at most 20.
+    pub worst: Vec<PeerWaits>,
+}
+
+/// Matched messages from one rank to another.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PeerWaits {
+    /// The communicator.
+    pub comm: String,
+    /// Global rank of the sender.
+    pub source: u32,
+    /// Global rank of the receiver.
+    pub destination: u32,
+    /// Messages.
+    pub matched: u64,
+    /// Sum of their payloads in bytes; `None` if one is not known.
+    pub bytes: Option<u64>,
+    /// As in [`PointToPoint`].
+    pub late_sender_ms: Option<f64>,
+    /// As in [`PointToPoint`].
+    pub late_receiver_ms: Option<f64>,
+}
+
 /// A collective that is not in the figures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unmatched {
@@ -108,7 +286,8 @@ pub struct Unmatched {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnmatchedReason {
-    /// No communicator or sequence number was recorded.
+    /// No communicator or sequence number was recorded, and the order of calls cannot be relied upon: the
+    /// ranks' calls differ in number, op, type or size.
     NotNumbered,
     /// No other rank recorded it, or others did not while complete collectives of the op exist.
     MembersMissing,

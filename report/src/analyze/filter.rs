@@ -1,7 +1,7 @@
 //! What to analyze, and which step an interval belongs to.
 
 use crate::advise::Thresholds;
-use crate::timeline::{Step, Timeline, Track};
+use crate::timeline::{ProcessRows, Step, Timeline, Track};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::str::FromStr;
@@ -144,9 +144,13 @@ fn in_range(track: &Track, index: &StepIndex, range: StepRange) -> Track {
             kept.compute.push(interval);
         }
     }
-    for mut interval in track.comm.iter() {
+    for (row, mut interval) in track.comm.iter().enumerate() {
         interval.step = keep(interval.step, interval.start_ns);
         if interval.step.is_some() {
+            let generation = track.generation(row);
+            if kept.processes.last().map_or(0, |process| process.generation) != generation {
+                kept.processes.push(ProcessRows { first: kept.comm.len(), generation });
+            }
             kept.comm.push(interval);
         }
     }

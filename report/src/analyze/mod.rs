@@ -19,6 +19,7 @@ mod accumulate;
 mod align;
 mod assemble;
 mod bootstrap;
+mod breakdown;
 mod conclude;
 mod cost;
 mod cross_rank;
@@ -26,21 +27,28 @@ mod filter;
 mod hotspot;
 mod interval;
 mod matching;
+mod point_to_point;
 mod profiler;
 mod rank;
 mod report;
 mod steps;
 mod summary;
+mod sums;
+mod tally;
 mod totals;
 mod waits;
 mod wall;
+mod worst;
 
-pub use accumulate::{CrossRankAccumulator, Member, Position, last_arrival_ns};
+pub use accumulate::{Collective, CrossRankAccumulator, Member, Position, last_arrival_ns};
 pub use align::{Aligner, Alignment, ClockedPart, OrderCheck, OrderReport};
 pub use assemble::{analyze, assemble};
 pub(crate) use conclude::{LeftOut, conclude};
 pub use cost::{CostModelError, estimate_collective_time};
-pub use cross_rank::{CrossRank, OpAcrossRanks, Unmatched, UnmatchedReason, Verdict};
+pub use cross_rank::{
+    Bandwidth, CommunicatorWaits, CrossRank, OpAcrossRanks, PeerWaits, PointToPoint, SizeWaits, StepWaits,
+    Unmatched, UnmatchedReason, Verdict, WaitFigures, WorstCollective,
+};
 pub use filter::{AnalyzeOptions, StepRange, StepRangeError};
 pub use hotspot::{OpHotspot, export_hotspot_events, find_priority_hotspot};
 pub use interval::{Cover, duration_ns, overlaps_ns};

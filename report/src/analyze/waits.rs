@@ -2,8 +2,12 @@
 
 use super::conclude::{LeftOut, conclude};
 use super::interval::Cover;
-use super::matching::{Group, Matching, Part, is_synchronizing};
-use super::{CrossRank, CrossRankAccumulator, Member, Position, Unmatched, UnmatchedReason, last_arrival_ns};
+use super::matching::{Group, Matching, Part, State, is_synchronizing};
+use super::point_to_point::point_to_point;
+use super::{
+    Collective, CrossRank, CrossRankAccumulator, Member, Position, Unmatched, UnmatchedReason,
+    last_arrival_ns,
+};
 use crate::timeline::Sym;
 use std::collections::BTreeSet;
 
@@ -11,15 +15,17 @@ use std::collections::BTreeSet;
 const LISTED: usize = 20;
 
 /// The figures across the tracks of `matching`, whose compute is `covers`. `None` if there are not two
-/// ranks on one known clock with a collective in common; `warnings` says why where that is not obvious.
+/// ranks with communication. Waits are given only of ranks on one known clock; `warnings` says so where
+/// they are not.
 pub(super) fn cross_rank(
     matching: &Matching<'_>,
     covers: &[Cover],
     warnings: &mut Vec<String>,
 ) -> Option<CrossRank> {
-    if !comparable(matching, warnings) {
+    if communicating(matching).len() < 2 {
         return None;
     }
+    let comparable = comparable(matching, warnings);
     let names = matching.names();
     let mut accumulator = CrossRankAccumulator::default();
     for op in matching.ops().map(|op| names.get(op)).filter(|op| is_synchronizing(op)) {
@@ -38,22 +44,29 @@ pub(super) fn cross_rank(
         }
         // Incomplete ones are counted at the end: only if the op has complete collectives.
         if group.state.is_matched() {
-            add(&mut accumulator, matching, &group, covers);
+            if comparable {
+                add(&mut accumulator, matching, &group, covers);
+            }
         } else {
             left_out.events += group.parts.len() as u64;
         }
     }
-    conclude(&accumulator, left_out, names, warnings)
+    let unsaid = if comparable { Some(&mut *warnings) } else { None };
+    let mut across = conclude(&accumulator, left_out, names, unsaid);
+    across.point_to_point = point_to_point(matching, comparable);
+    Some(across)
 }
 
-/// Whether at least two ranks communicate, all on one known clock.
+/// The ranks that communicate.
+fn communicating(matching: &Matching<'_>) -> BTreeSet<u32> {
+    let taking_part = matching.selected().iter().filter(|one| !one.track.comm.is_empty());
+    taking_part.map(|one| one.track.rank).collect()
+}
+
+/// Whether all ranks that communicate are on one known clock.
 fn comparable(matching: &Matching<'_>, warnings: &mut Vec<String>) -> bool {
-    let taking_part = || matching.selected().iter().filter(|one| !one.track.comm.is_empty());
-    let ranks: BTreeSet<u32> = taking_part().map(|one| one.track.rank).collect();
-    if ranks.len() < 2 {
-        return false;
-    }
-    let clocks: BTreeSet<Option<Sym>> = taking_part().map(|one| one.track.clock).collect();
+    let taking_part = matching.selected().iter().filter(|one| !one.track.comm.is_empty());
+    let clocks: BTreeSet<Option<Sym>> = taking_part.map(|one| one.track.clock).collect();
     if clocks.contains(&None) {
         warnings.push(
             "Waits across ranks are not given: it is not known whether the ranks' clocks agree.".to_string(),
@@ -87,18 +100,26 @@ fn add(accumulator: &mut CrossRankAccumulator, matching: &Matching<'_>, group: &
         let own =
             Member::new((identity.rank, identity.device), (event.start_ns, event.end_ns), last, compute);
         let (start_ns, end_ns) = matching.times_ns(part);
-        Some(Member { start_ns, end_ns, ..own })
+        Some(Member { start_ns, end_ns, bytes: event.bytes, ..own })
     };
     let members: Vec<Member> = group.parts.iter().filter_map(member).collect();
-    let complete = group.state.reason().is_none();
-    accumulator.add(matching.names().get(group.op), position, &members, complete);
+    let names = matching.names();
+    let collective = Collective {
+        op: names.get(group.op),
+        comm: names.get(group.channel.comm),
+        comm_size: u32::try_from(group.channel.size).unwrap_or(u32::MAX),
+        seq: group.recorded_number(),
+        position,
+        complete: group.state == State::Complete,
+    };
+    accumulator.add(&collective, &members);
 }
 
 fn unmatched(matching: &Matching<'_>, group: &Group<'_>, reason: UnmatchedReason) -> Unmatched {
     let names = matching.names();
     Unmatched {
         comm: Some(names.get(group.channel.comm).to_string()),
-        seq: Some(group.number),
+        seq: group.recorded_number(),
         op: names.get(group.op).to_string(),
         reason,
         ranks: matching.ranks(group.parts).into_iter().collect(),

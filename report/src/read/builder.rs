@@ -1,5 +1,6 @@
 //! A timeline in the making, shared by the readers of all formats.
 
+use super::process::Processes;
 use crate::timeline::{CommColumns, Input, Names, Step, Sym, Timeline, Track};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -16,6 +17,8 @@ pub(super) struct Builder {
     recorded: BTreeSet<u32>,
     /// Per recorded rank, which of its communication a device timed, in record order.
     by_device: BTreeMap<u32, Vec<bool>>,
+    /// The processes that recorded ranks, in the order of their records.
+    processes: Processes,
     /// Ranks that an input holds and the options leave out.
     left_out: BTreeSet<u32>,
 }
@@ -130,6 +133,19 @@ impl Builder {
         self.by_device.entry(rank).or_default().push(by_device);
     }
 
+    /// Notes that what is added to tracks of `rank` from here on is of a process that was started at
+    /// `start_unix_ns`.
+    pub fn process(&mut self, rank: u32, start_unix_ns: i64) {
+        let rows = self.tracks.range(of(rank)).map(|(&(_, device), track)| (device, track.comm.len()));
+        let noted = self.by_device.get(&rank).map_or(0, Vec::len);
+        self.processes.begin(rank, start_unix_ns, rows.collect(), noted);
+    }
+
+    /// Notes when the last process of `rank` recorded its last interval.
+    pub fn process_end(&mut self, rank: u32, end_unix_ns: i64) {
+        self.processes.end(rank, end_unix_ns);
+    }
+
     pub fn input(&mut self, input: Input) {
         self.timeline.inputs.push(input);
     }
@@ -150,8 +166,16 @@ impl Builder {
 
     /// The finished timeline.
     pub fn finish(mut self) -> Timeline {
+        let separate: BTreeMap<(u32, Option<u32>), usize> =
+            self.tracks.iter().map(|(&key, track)| (key, track.comm.len())).collect();
         for rank in std::mem::take(&mut self.recorded) {
             self.join_host(rank);
+        }
+        self.processes.assign();
+        for (&(rank, device), track) in &mut self.tracks {
+            // Where host and device were joined, rows stand as they were recorded.
+            let joined = separate.get(&(rank, device)) != Some(&track.comm.len());
+            track.processes = self.processes.rows(rank, device, joined);
         }
         for (rank, mut steps) in std::mem::take(&mut self.steps) {
             // A step's row is written when the step ends; open intervals resolve later.

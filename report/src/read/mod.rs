@@ -40,6 +40,7 @@ mod nccl_tests;
 mod nccl_text;
 #[cfg(feature = "nsys")]
 mod nsys;
+mod process;
 mod progress;
 #[cfg(feature = "import")]
 mod rank_name;

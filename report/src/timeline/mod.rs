@@ -53,12 +53,32 @@ pub struct Track {
     pub untimed: Untimed,
     /// Communication that had begun and had not ended when the recording stopped: what a rank hangs in.
     pub open: Vec<Open>,
+    /// The processes that recorded the communication, in ascending order of their first row; empty if the
+    /// job was not restarted.
+    pub processes: Vec<ProcessRows>,
+}
+
+/// From which row on one process of a rank recorded a track's communication.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessRows {
+    /// The first row.
+    pub first: usize,
+    /// Which start of the job the process belongs to, from 0: processes that ran side by side, one of
+    /// each rank at most. Each start counts its collectives anew.
+    pub generation: u32,
 }
 
 impl Track {
     /// An empty track of `rank` on `device`.
     pub fn new(rank: u32, device: Option<u32>) -> Self {
         Self { rank, device, ..Self::default() }
+    }
+
+    /// The start of the job that the communication in `row` belongs to.
+    pub fn generation(&self, row: usize) -> u32 {
+        let begun = self.processes.partition_point(|process| process.first <= row);
+        let last = begun.checked_sub(1).and_then(|last| self.processes.get(last));
+        last.map_or(0, |process| process.generation)
     }
 
     /// Moves all instants by `by_ns`, saturating.

@@ -1,6 +1,6 @@
 //! What stands under one number of a channel.
 
-use super::Channel;
+use super::{Channel, Numbering};
 use crate::analyze::UnmatchedReason;
 use crate::timeline::Sym;
 
@@ -15,12 +15,28 @@ pub(crate) struct Part {
     pub(crate) row: u32,
 }
 
+/// Where an event stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    /// The track's place among the selected ones.
+    pub(super) track: u32,
+    /// The event's place in the track's communication.
+    pub(super) row: u32,
+}
+
+impl Place {
+    /// The part with this number.
+    pub(super) fn part(self, number: u64) -> Part {
+        Part { number, track: self.track, row: self.row }
+    }
+}
+
 /// The events under one number of a channel.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Group<'m> {
     /// What they are numbered in.
     pub(crate) channel: &'m Channel<'m>,
-    /// Their number.
+    /// Their number: of a collective as recorded, else, and of messages, as counted.
     pub(crate) number: u64,
     /// The op of the first part.
     pub(crate) op: Sym,
@@ -28,6 +44,13 @@ pub(crate) struct Group<'m> {
     pub(crate) state: State,
     /// The events, by track and row; never empty.
     pub(crate) parts: &'m [Part],
+}
+
+impl Group<'_> {
+    /// The number, if the input tells it.
+    pub(crate) fn recorded_number(&self) -> Option<u64> {
+        (self.channel.numbering == Numbering::Recorded).then_some(self.number)
+    }
 }
 
 /// Whether the events under one number belong together.
@@ -39,7 +62,8 @@ pub(crate) enum State {
     Partial,
     /// A single rank.
     Alone,
-    /// One track recorded the number twice, or more did than there are members.
+    /// One track recorded the number twice, or more did than there are members; a message with two
+    /// senders or receivers.
     Ambiguous,
     /// They differ in op, bytes or dtype.
     Disagreement,
@@ -48,7 +72,7 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// Whether the events are parts of one collective, of at least two ranks.
+    /// Whether the events are parts of one collective, of at least two ranks, or both sides of a message.
     pub(crate) fn is_matched(self) -> bool {
         matches!(self, Self::Complete | Self::Partial)
     }

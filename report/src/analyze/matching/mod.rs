@@ -1,4 +1,5 @@
-//! Which events of different ranks belong together: the parts of one collective.
+//! Which events of different ranks belong together: the parts of one collective, the two sides of one
+//! message.
 //!
 //! [`Matching::new`] groups the events of all selected tracks once; every analysis across ranks (waits,
 //! clock alignment, stragglers, desynchronization, flow arrows) is a pass over its groups:
@@ -11,9 +12,12 @@
 //!             let (start_ns, end_ns) = matching.times_ns(part);
 //! ```
 //!
-//! - A [`Channel`] is what numbers events: a communicator's collectives.
+//! - A [`Channel`] is what numbers events: a communicator's collectives, or its messages from one rank to
+//!   another. Collectives have the number that was recorded; where none was, and for messages, they are
+//!   counted ([`order`], [`messages`] say when that is relied upon). A job that was restarted
+//!   begins to count again: its channels are told apart by their generation.
 //! - A [`Group`] is what stands under one number of a channel: one [`Part`] per member that was recorded,
-//!   and a [`State`] that says whether they are one collective. Groups of a single rank, and those whose
+//!   and a [`State`] that says whether they belong together. Groups of a single rank, and those whose
 //!   ranks disagree, are visited too: what is missing is a finding.
 //! - A [`Part`] is a place, `(track, row)`, of 16 bytes with its number; [`Matching::event`] reads the
 //!   row. A track's number is its place among the selected tracks, as for covers and ranks.
@@ -23,20 +27,26 @@
 //! channel's events by their numbers.
 
 mod channel;
+mod collect;
+mod communicator;
+mod examine;
 mod group;
+mod messages;
 mod op;
+mod order;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use channel::Channel;
+pub(crate) use channel::{Channel, ChannelKind, Numbering};
 pub(crate) use group::{Group, Part, State};
 pub use op::is_synchronizing;
 pub(crate) use op::{bytes_may_differ, is_point_to_point};
 
 use super::filter::Selected;
 use crate::timeline::{Comm, Names, Sym, Timeline};
-use channel::Channels;
-use group::Row;
+use collect::collect;
+use examine::examine;
+use group::{Place, Row};
 use indexmap::{IndexMap, IndexSet};
 use std::collections::BTreeSet;
 
@@ -65,22 +75,16 @@ pub(crate) struct NotNumbered {
 impl<'a> Matching<'a> {
     /// Groups the communication of `selected`.
     pub(crate) fn new(timeline: &'a Timeline, selected: &'a [Selected<'a>]) -> Self {
-        let names = &timeline.names;
-        let mut ops = IndexSet::new();
-        let mut not_numbered: IndexMap<Sym, NotNumbered> = IndexMap::new();
-        let mut channels = Channels::new(timeline);
-        for (one, track) in selected.iter().zip(0..) {
-            for event in one.track.comm.iter() {
-                ops.insert(event.op);
-                if !channels.note(track, &event) && !is_point_to_point(names.get(event.op)) {
-                    let left_out = not_numbered.entry(event.op).or_default();
-                    left_out.events += 1;
-                    left_out.ranks.insert(one.track.rank);
-                }
-            }
-        }
-        let (channels, parts) = channels.fill(selected);
-        let mut matching = Self { names, selected, channels, parts, groups: Vec::new(), ops, not_numbered };
+        let found = collect(timeline, selected);
+        let mut matching = Self {
+            names: &timeline.names,
+            selected,
+            channels: found.channels,
+            parts: found.parts,
+            groups: Vec::new(),
+            ops: found.ops,
+            not_numbered: found.not_numbered,
+        };
         matching.groups = matching.rows();
         matching
     }
@@ -151,6 +155,17 @@ impl<'a> Matching<'a> {
         })
     }
 
+    /// Sender's and receiver's part of a message that was matched.
+    pub(crate) fn message(&self, group: &Group<'_>) -> Option<(Part, Part)> {
+        let ChannelKind::Messages { .. } = group.channel.kind else { return None };
+        let &[one, other] = group.parts else { return None };
+        if !group.state.is_matched() {
+            return None;
+        }
+        let sends = self.names.get(self.event(one)?.op) == "send";
+        Some(if sends { (one, other) } else { (other, one) })
+    }
+
     /// The strings of the timeline.
     pub(crate) fn names(&self) -> &'a Names {
         self.names
@@ -173,55 +188,12 @@ impl<'a> Matching<'a> {
             let Some(parts) = self.parts.get(channel.parts.clone()) else { continue };
             let mut first = channel.parts.start;
             for group in parts.chunk_by(|a, b| a.number == b.number) {
-                if let Some((op, state)) = self.examine(channel, group) {
+                if let Some((op, state)) = examine(self, channel, group) {
                     rows.push(Row { first, channel: number, op, state });
                 }
                 first += group.len();
             }
         }
         rows
-    }
-
-    /// The op of the first part, and whether all parts are one collective.
-    fn examine(&self, channel: &Channel<'_>, parts: &[Part]) -> Option<(Sym, State)> {
-        let mut events = parts.iter().filter_map(|&part| self.event(part));
-        let first = events.next()?;
-        let same_track = parts.windows(2).any(|pair| pair[0].track == pair[1].track);
-        if same_track || parts.len() > channel.size {
-            return Some((first.op, State::Ambiguous));
-        }
-        let rank = parts.first().map(|part| self.rank(part.track));
-        if parts.iter().all(|part| Some(self.rank(part.track)) == rank) {
-            return Some((first.op, State::Alone));
-        }
-        let bytes_may_differ = bytes_may_differ(self.names.get(first.op));
-        let (mut bytes, mut dtype) = (first.bytes, first.dtype);
-        let mut reversed = first.end_ns < first.start_ns;
-        for event in events {
-            // What one rank does not say does not contradict the others.
-            let same_bytes = bytes_may_differ || agree(&mut bytes, event.bytes);
-            if event.op != first.op || !same_bytes || !agree(&mut dtype, event.dtype) {
-                return Some((first.op, State::Disagreement));
-            }
-            reversed |= event.end_ns < event.start_ns;
-        }
-        let state = match reversed {
-            true => State::EndBeforeStart,
-            false if parts.len() == channel.size => State::Complete,
-            false => State::Partial,
-        };
-        Some((first.op, state))
-    }
-}
-
-/// Whether `value` contradicts nothing that is `known`; what was not known is from then on.
-fn agree<T: PartialEq>(known: &mut Option<T>, value: Option<T>) -> bool {
-    match (&known, value) {
-        (_, None) => true,
-        (None, value) => {
-            *known = value;
-            true
-        }
-        (Some(known), Some(value)) => *known == value,
     }
 }

@@ -28,6 +28,10 @@ pub(super) struct Assembly {
     input: Input,
     drops: IndexMap<String, u64>,
     ended: bool,
+    /// The process start, since the Unix epoch and on CLOCK_MONOTONIC.
+    start_ns: (i64, i64),
+    /// The latest end of an interval.
+    last_ns: Option<i64>,
 }
 
 impl Assembly {
@@ -36,6 +40,7 @@ impl Assembly {
             builder.world_size(size);
         }
         builder.recorded(header.rank);
+        builder.process(header.rank, header.start_unix_ns);
         // Without a boot id, nothing is known of the clock.
         let clock = (!header.boot_id.is_empty()).then(|| builder.names().intern(&header.boot_id));
         Self {
@@ -47,6 +52,8 @@ impl Assembly {
             input: Input::default(),
             drops: IndexMap::new(),
             ended: false,
+            start_ns: (header.start_unix_ns, header.start_mono_ns),
+            last_ns: None,
         }
     }
 
@@ -225,6 +232,7 @@ impl Assembly {
         if dur < 0 {
             self.anomaly("end_before_start");
         }
+        self.last_ns = self.last_ns.max(Some(end));
         Times::Known(start, end)
     }
 
@@ -247,6 +255,10 @@ impl Assembly {
             ));
         }
         self.place_open(builder);
+        if let Some(last_ns) = self.last_ns {
+            let (unix_ns, mono_ns) = self.start_ns;
+            builder.process_end(rank, unix_ns.saturating_add(last_ns.saturating_sub(mono_ns)));
+        }
         builder.set_clock(rank, self.clock);
         self.warn_of_losses(builder, &about.path);
         builder.input(Input {

@@ -1,0 +1,111 @@
+//! Messages between two ranks: which side waited for the other.
+
+use super::interval::duration_ns;
+use super::matching::{ChannelKind, Matching, is_point_to_point};
+use super::{PeerWaits, PointToPoint};
+use crate::timeline::Sym;
+
+/// Pairs of ranks that are listed.
+const LISTED: usize = 20;
+
+/// Messages from one rank to another.
+#[derive(Debug, Clone, Copy)]
+struct Sums {
+    comm: Sym,
+    source: u32,
+    destination: u32,
+    matched: u64,
+    bytes: Option<u64>,
+    late_sender_ns: u128,
+    late_receiver_ns: u128,
+}
+
+impl Sums {
+    fn of(comm: Sym, source: u32, destination: u32) -> Self {
+        Self { comm, source, destination, matched: 0, bytes: Some(0), late_sender_ns: 0, late_receiver_ns: 0 }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.matched += other.matched;
+        self.bytes = self.bytes.zip(other.bytes).map(|(sum, bytes)| sum.saturating_add(bytes));
+        self.late_sender_ns += other.late_sender_ns;
+        self.late_receiver_ns += other.late_receiver_ns;
+    }
+
+    fn lost_ns(&self) -> u128 {
+        self.late_sender_ns + self.late_receiver_ns
+    }
+}
+
+/// The messages of `matching`; `None` if there is no point-to-point call. Times are given only if the
+/// ranks' clocks are `comparable`.
+///
+/// Late sender and late receiver are the patterns of Scalasca (M. Geimer and others, A scalable tool
+/// architecture for diagnosing wait states in massively parallel applications, Parallel Computing 35,
+/// 2009).
+pub(super) fn point_to_point(matching: &Matching<'_>, comparable: bool) -> Option<PointToPoint> {
+    let names = matching.names();
+    let mut unmatched_events: u64 = matching
+        .not_numbered()
+        .iter()
+        .filter(|(op, _)| is_point_to_point(names.get(**op)))
+        .map(|(_, left)| left.events)
+        .sum();
+    let mut pairs: Vec<Sums> = Vec::new();
+    for group in matching.groups() {
+        let ChannelKind::Messages { source, destination } = group.channel.kind else { continue };
+        let Some(parts) = matching.message(&group) else {
+            unmatched_events += group.parts.len() as u64;
+            continue;
+        };
+        let (send, receive) = (matching.times_ns(parts.0), matching.times_ns(parts.1));
+        let bytes = [parts.0, parts.1].into_iter().find_map(|part| matching.event(part)?.bytes);
+        let waited = |own: (i64, i64), other: (i64, i64)| u128::from(duration_ns(own.0, own.1.min(other.0)));
+        let known = |time: u128| if comparable { time } else { 0 };
+        let one = Sums {
+            matched: 1,
+            bytes,
+            late_sender_ns: known(waited(receive, send)),
+            late_receiver_ns: known(waited(send, receive)),
+            ..Sums::of(group.channel.comm, source, destination)
+        };
+        // Groups come channel by channel.
+        match pairs.last_mut() {
+            Some(last) if (last.comm, last.source, last.destination) == (one.comm, source, destination) => {
+                last.add(&one);
+            }
+            _ => pairs.push(one),
+        }
+    }
+    if pairs.is_empty() && unmatched_events == 0 {
+        return None;
+    }
+    let Some(first) = pairs.first() else {
+        return Some(PointToPoint { unmatched_events, ..PointToPoint::default() });
+    };
+    let mut total = Sums::of(first.comm, 0, 0);
+    pairs.iter().for_each(|pair| total.add(pair));
+    let ms = |ns: u128| comparable.then(|| super::ms_from_ns(ns));
+    pairs.sort_by_key(|pair| (std::cmp::Reverse(pair.lost_ns()), pair.source, pair.destination));
+    let worst = pairs
+        .iter()
+        .take(LISTED)
+        .map(|pair| PeerWaits {
+            comm: names.get(pair.comm).to_owned(),
+            source: pair.source,
+            destination: pair.destination,
+            matched: pair.matched,
+            bytes: pair.bytes,
+            late_sender_ms: ms(pair.late_sender_ns),
+            late_receiver_ms: ms(pair.late_receiver_ns),
+        })
+        .collect();
+    Some(PointToPoint {
+        matched: total.matched,
+        unmatched_events,
+        bytes: total.bytes,
+        late_sender_ms: ms(total.late_sender_ns),
+        late_receiver_ms: ms(total.late_receiver_ns),
+        worst,
+    })
+}
