@@ -106,7 +106,8 @@ fn nan_loses_against_numbers() {
     under_mpirun::ranks("nan_loses_against_numbers", 4, || {
         let comm = world();
         let me = comm.rank();
-        let mine = [f32::NAN, if me == 2 { -1.5 } else { f32::NAN }, if me.is_multiple_of(2) { -0.0 } else { 0.0 }];
+        let mine =
+            [f32::NAN, if me == 2 { -1.5 } else { f32::NAN }, if me.is_multiple_of(2) { -0.0 } else { 0.0 }];
         for (op, number, negative) in [(ReduceOp::Min, -1.5, true), (ReduceOp::Max, -1.5, false)] {
             let mut result = mine;
             comm.all_reduce_in_place(&mut result, &op).unwrap();

@@ -11,9 +11,8 @@ struct Job {
 
 impl Job {
     fn ranks(count: u32) -> Self {
-        let mut timeline = Timeline::default();
-        timeline.tracks = (0..count).map(|rank| Track::new(rank, None)).collect();
-        Self { timeline }
+        let tracks = (0..count).map(|rank| Track::new(rank, None)).collect();
+        Self { timeline: Timeline { tracks, ..Timeline::default() } }
     }
 
     fn call(&mut self, rank: usize, op: &str, comm: &str, seq: u64) {
