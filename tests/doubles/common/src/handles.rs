@@ -82,3 +82,45 @@ impl<T> Table<T> {
         Some(object)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_handle_finds_its_object_until_it_is_removed_and_never_another(
+            steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 1..200)
+        ) {
+            let table: Table<u32> = Table::new(0x21);
+            let other: Table<u32> = Table::new(0x22);
+            let mut live: Vec<(Handle, u32)> = Vec::new();
+            let mut stale: Vec<Handle> = Vec::new();
+            for (number, (adds, at)) in (0..).zip(steps) {
+                if adds || live.is_empty() {
+                    live.push((table.insert(Arc::new(number)).unwrap(), number));
+                } else {
+                    let (handle, object) = live.swap_remove(at.index(live.len()));
+                    prop_assert_eq!(table.remove(handle).map(|it| *it), Some(object));
+                    stale.push(handle);
+                }
+                for (handle, object) in &live {
+                    prop_assert_eq!(table.get(*handle).map(|it| *it), Some(*object));
+                    prop_assert!(other.get(*handle).is_none());
+                }
+                for handle in &stale {
+                    prop_assert!(table.get(*handle).is_none() && table.remove(*handle).is_none());
+                }
+            }
+        }
+
+        #[test]
+        fn no_number_is_a_handle_by_chance(number in any::<usize>()) {
+            let table: Table<u32> = Table::new(0x21);
+            let handle = table.insert(Arc::new(1)).unwrap();
+            prop_assert!(number == handle || table.get(number).is_none());
+            prop_assert!(handle > 2, "streams have special handles");
+        }
+    }
+}

@@ -174,10 +174,10 @@ pub fn stream_wait(stream: Handle, event: Handle, flags: u32) -> Result {
     if flags & !EXTERNAL != 0 {
         return Err(Error::INVALID_VALUE);
     }
-    if let Some(capture) = stream.capture()
-        && flags == EXTERNAL
-    {
-        return capture.add(&stream, Work::WaitNode(event));
+    match (flags, stream.capture()) {
+        (EXTERNAL, Some(capture)) => return capture.add(&stream, Work::WaitNode(event)),
+        (EXTERNAL, None) => return Err(Error::INVALID_VALUE),
+        _ => {}
     }
     match (event.last(), stream.capture()) {
         (Last::Never, _) => Ok(()),

@@ -20,6 +20,10 @@
 //! - host functions, and kernels by name (`kernels.rs`);
 //! - sticky errors, and faults that the environment asks for (`faults.rs`).
 //!
+//! Not modelled: compiled kernels, textures and arrays, external memory, virtual memory management,
+//! memory shared between processes, clusters, green contexts, building graphs by hand. Their functions
+//! are missing from the library, as from a driver that does not know them.
+//!
 //! It also keeps what the driver would not tell: a log of when each piece of work ran (`log.rs`) and
 //! how often each function was called (`counters.rs`).
 

@@ -24,27 +24,55 @@ struct Allocation {
     device: i32,
 }
 
-/// Address to allocation.
-static ALLOCATIONS: RwLock<BTreeMap<usize, Allocation>> = RwLock::new(BTreeMap::new());
+/// All that is allocated.
+struct Memory {
+    /// By address.
+    allocations: BTreeMap<usize, Allocation>,
+    /// Bytes that count against each device's memory.
+    used: BTreeMap<i32, u64>,
+}
+
+static MEMORY: RwLock<Memory> = RwLock::new(Memory { allocations: BTreeMap::new(), used: BTreeMap::new() });
 
 /// What fresh memory holds, so that reading it before writing shows.
 const FRESH: u8 = 0xa5;
 const ALIGNMENT: usize = 256;
 
-fn read() -> RwLockReadGuard<'static, BTreeMap<usize, Allocation>> {
-    ALLOCATIONS.read().unwrap_or_else(PoisonError::into_inner)
+fn read() -> RwLockReadGuard<'static, Memory> {
+    MEMORY.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn write() -> RwLockWriteGuard<'static, BTreeMap<usize, Allocation>> {
-    ALLOCATIONS.write().unwrap_or_else(PoisonError::into_inner)
+fn write() -> RwLockWriteGuard<'static, Memory> {
+    MEMORY.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Memory {
+    fn free_on(&self, device: i32) -> u64 {
+        let used = self.used.get(&device).copied().unwrap_or(0);
+        settings::get().memory_bytes.saturating_sub(used)
+    }
+
+    /// The allocation that holds an address, with its base.
+    fn holder(&self, address: usize) -> Option<(usize, &Allocation)> {
+        let (base, allocation) = self.allocations.range(..=address).next_back()?;
+        (address - base < allocation.size.max(1)).then_some((*base, allocation))
+    }
+}
+
+impl Allocation {
+    /// What it takes of its device's memory; page-locked memory is the host's.
+    fn device_bytes(&self) -> u64 {
+        if self.kind == Kind::Pinned { 0 } else { self.size as u64 }
+    }
 }
 
 /// Allocates; zero bytes give an address of their own too.
 pub fn allocate(context: &Context, kind: Kind, size: usize) -> Result<usize> {
     let layout = Layout::from_size_align(size.max(1), ALIGNMENT).map_err(|_| Error::OUT_OF_MEMORY)?;
-    let mut allocations = write();
-    if kind != Kind::Pinned && size as u64 > settings::get().memory_bytes - used(&allocations, context.device)
-    {
+    let device = context.device;
+    let allocation = Allocation { size, layout, kind, context: context.id, device };
+    let mut memory = write();
+    if allocation.device_bytes() > memory.free_on(device) {
         return Err(Error::OUT_OF_MEMORY);
     }
     // SAFETY: the layout's size is not zero, and the whole of it is filled before anybody has it.
@@ -56,46 +84,45 @@ pub fn allocate(context: &Context, kind: Kind, size: usize) -> Result<usize> {
         address.write_bytes(FRESH, layout.size());
         address as usize
     };
-    let allocation = Allocation { size, layout, kind, context: context.id, device: context.device };
-    allocations.insert(address, allocation);
+    *memory.used.entry(device).or_default() += allocation.device_bytes();
+    memory.allocations.insert(address, allocation);
     Ok(address)
-}
-
-fn used(allocations: &BTreeMap<usize, Allocation>, device: i32) -> u64 {
-    let on_device = allocations.values().filter(|it| it.device == device && it.kind != Kind::Pinned);
-    on_device.map(|it| it.size as u64).sum()
 }
 
 /// Free and total bytes of a device.
 pub fn info(device: i32) -> (u64, u64) {
-    let total = settings::get().memory_bytes;
-    (total - used(&read(), device), total)
+    (read().free_on(device), settings::get().memory_bytes)
 }
 
 /// Checks that an address begins an allocation of one of these kinds.
 pub fn check_base(address: usize, kinds: &[Kind]) -> Result {
-    let known = read().get(&address).is_some_and(|allocation| kinds.contains(&allocation.kind));
+    let memory = read();
+    let known = memory.allocations.get(&address).is_some_and(|it| kinds.contains(&it.kind));
     if known { Ok(()) } else { Err(Error::INVALID_VALUE) }
 }
 
 /// Frees an allocation; an address that is none is left alone.
 pub fn free(address: usize) {
-    if let Some(allocation) = write().remove(&address) {
-        // SAFETY: it was allocated with this layout and has just left the table, so nobody frees it again.
-        unsafe { std::alloc::dealloc(address as *mut u8, allocation.layout) };
+    let mut memory = write();
+    let Some(allocation) = memory.allocations.remove(&address) else { return };
+    if let Some(used) = memory.used.get_mut(&allocation.device) {
+        *used = used.saturating_sub(allocation.device_bytes());
     }
+    drop(memory);
+    // SAFETY: it was allocated with this layout and has just left the table, so nobody frees it again.
+    unsafe { std::alloc::dealloc(address as *mut u8, allocation.layout) };
 }
 
 /// Frees all that a context allocated.
 pub fn free_all(context: u64) {
-    let addresses: Vec<_> =
-        read().iter().filter(|(_, it)| it.context == context).map(|(address, _)| *address).collect();
+    let of_context = |(address, it): (&usize, &Allocation)| (it.context == context).then_some(*address);
+    let addresses: Vec<_> = read().allocations.iter().filter_map(of_context).collect();
     addresses.into_iter().for_each(free);
 }
 
 fn kind_of(address: usize, length: usize) -> Option<Kind> {
-    let allocations = read();
-    let (base, allocation) = allocations.range(..=address).next_back()?;
+    let memory = read();
+    let (base, allocation) = memory.holder(address)?;
     let end = (address - base).checked_add(length)?;
     (end <= allocation.size).then_some(allocation.kind)
 }
@@ -110,16 +137,11 @@ pub fn is_pinned(address: usize, length: usize) -> bool {
     kind_of(address, length).is_some()
 }
 
-/// The device of an allocation and its base and size.
+/// Kind and device of the allocation that holds an address, and its base and size.
 pub fn describe(address: usize) -> Option<(Kind, i32, usize, usize)> {
-    let allocations = read();
-    let (base, allocation) = allocations.range(..=address).next_back()?;
-    (address - base < allocation.size.max(1)).then_some((
-        allocation.kind,
-        allocation.device,
-        *base,
-        allocation.size,
-    ))
+    let memory = read();
+    let (base, it) = memory.holder(address)?;
+    Some((it.kind, it.device, base, it.size))
 }
 
 /// Where a copy takes its bytes from.

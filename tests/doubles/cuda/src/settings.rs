@@ -111,3 +111,49 @@ fn slow(text: &str) -> Option<(i32, Duration)> {
     let (device, delay_ns) = text.split_once(':')?;
     Some((number(device)?, Duration::from_nanos(number(delay_ns)?)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(variables: &[(&str, &str)]) -> Settings {
+        read(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string()))
+    }
+
+    #[test]
+    fn without_variables_nothing_is_wrong_and_no_fault_is_asked_for() {
+        let settings = from(&[]);
+        assert_eq!((settings.devices, settings.problem), (2, None));
+        assert!(settings.stuck_events.is_empty() && settings.sticky.is_none() && settings.slow.is_none());
+    }
+
+    #[test]
+    fn faults_are_read() {
+        let settings = from(&[
+            ("DOUBLE_CUDA_STUCK_EVENTS", "3, 10..20,30.."),
+            ("DOUBLE_CUDA_STICKY", "illegal_address:launches:7"),
+            ("DOUBLE_CUDA_SLOW", "1:2000"),
+        ]);
+        assert_eq!(settings.problem, None);
+        assert_eq!(settings.stuck_events, [(3, 4), (10, 20), (30, u64::MAX)]);
+        assert_eq!(settings.sticky, Some((Error::ILLEGAL_ADDRESS, Trigger::Launch(7))));
+        assert_eq!(settings.slow, Some((1, Duration::from_micros(2))));
+        let by_code = from(&[("DOUBLE_CUDA_STICKY", "46:calls:1")]);
+        assert_eq!(by_code.sticky, Some((Error::DEVICE_UNAVAILABLE, Trigger::Call(1))));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_named() {
+        for (name, value) in [
+            ("DOUBLE_CUDA_DEVICES", "two"),
+            ("DOUBLE_CUDA_STUCK_EVENTS", "3..x"),
+            ("DOUBLE_CUDA_STICKY", "illegal_address:after:7"),
+            ("DOUBLE_CUDA_STICKY", "0:calls:7"),
+            ("DOUBLE_CUDA_SLOW", "1"),
+            ("DOUBLE_CUDA_CAPTURE", "sometimes"),
+        ] {
+            let problem = from(&[(name, value)]).problem.expect("a problem");
+            assert!(problem.starts_with(&format!("{name}={value} ")), "{problem}");
+        }
+    }
+}

@@ -15,6 +15,7 @@ use double_common::handles::{Handle, Table};
 use double_common::{lock, wait};
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -226,7 +227,11 @@ impl Stream {
             for item in items.drain(..) {
                 let start_ns = item.start_ns(ended_ns);
                 ended_ns = if self.context.check().is_ok() {
-                    item.work.run(&self, start_ns)
+                    // A thread that ends would leave all that wait for it behind.
+                    catch_unwind(AssertUnwindSafe(|| item.work.run(&self, start_ns))).unwrap_or_else(|_| {
+                        self.context.fail(Error::UNKNOWN);
+                        start_ns
+                    })
                 } else {
                     item.work.skip(start_ns)
                 };

@@ -42,3 +42,29 @@ impl Progress {
         self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn no_wait_misses_the_count_it_waits_for() {
+        const COUNT: u64 = 20_000;
+        let progress = Arc::new(Progress::default());
+        let waiters: Vec<_> = (0..3)
+            .map(|_| {
+                let progress = progress.clone();
+                std::thread::spawn(move || {
+                    for count in 1..=COUNT {
+                        progress.wait_for(count);
+                        assert!(progress.done() >= count);
+                    }
+                })
+            })
+            .collect();
+        (1..=COUNT).for_each(|count| progress.advance(count));
+        // A wake-up that was lost would hang here.
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+    }
+}

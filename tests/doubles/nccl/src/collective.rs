@@ -9,6 +9,8 @@ use crate::exchange::{Receive, Send};
 use crate::init::all_gather;
 use crate::mesh::Mesh;
 use crate::reduce::{self, Reduction, Scalar};
+use crate::settings;
+use std::time::Instant;
 
 /// What a call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +118,7 @@ fn copy_of(address: usize, length: usize) -> Result<Vec<u8>> {
 /// Runs one collective.
 pub fn run(mesh: &Mesh, call: &Call) -> Result {
     agree(mesh, call)?;
+    let all_arrived = Instant::now();
     match call.kind {
         Kind::AllReduce => all_reduce(mesh, call)?,
         Kind::AllGather => {
@@ -149,6 +152,9 @@ pub fn run(mesh: &Mesh, call: &Call) -> Result {
         Kind::Send { .. } | Kind::Recv { .. } => {
             return Err(Error::usage("a point-to-point call is no collective"));
         }
+    }
+    if let Some(rest) = settings::get().transfer.checked_sub(all_arrived.elapsed()) {
+        std::thread::sleep(rest);
     }
     all_gather(mesh, &[1]).map(|_| ())
 }

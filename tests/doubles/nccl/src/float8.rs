@@ -68,3 +68,31 @@ impl Format {
         sign | nearest
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_finite_value_is_encoded_as_itself() {
+        for format in [Format::E4m3, Format::E5m2] {
+            for code in (0..=format.largest()).chain(0x80..=0x80 | format.largest()) {
+                assert_eq!(format.encode(format.decode(code)), code, "{format:?} {code:#x}");
+            }
+        }
+    }
+
+    #[test]
+    fn limits_are_those_of_the_specification() {
+        assert_eq!(Format::E4m3.decode(0x7e), 448.0);
+        assert_eq!(Format::E4m3.decode(0x01), 2_f32.powi(-9));
+        assert_eq!(Format::E5m2.decode(0x7b), 57_344.0);
+        assert_eq!(Format::E5m2.decode(0x01), 2_f32.powi(-16));
+        assert_eq!(Format::E5m2.decode(0xfc), f32::NEG_INFINITY);
+        assert!(Format::E4m3.decode(0x7f).is_nan() && Format::E5m2.decode(0x7d).is_nan());
+        for format in [Format::E4m3, Format::E5m2] {
+            assert_eq!(format.encode(1e9), format.largest(), "too large values saturate");
+            assert!(format.decode(format.encode(f32::NAN)).is_nan());
+        }
+    }
+}

@@ -88,3 +88,42 @@ fn scale_elements<T: Element>(scalar: &[u8], part: &mut [u8]) {
         T::store(T::multiply(T::load(element), scalar), element);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reduced(data_type: DataType, how: &Reduction, parts: &[Vec<u8>]) -> Vec<u8> {
+        let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+        let mut result = vec![0; parts[0].len()];
+        reduce(data_type, how, &parts, &mut result);
+        result
+    }
+
+    #[test]
+    fn integers_wrap_and_their_mean_rounds_towards_zero() {
+        let bytes = |values: [i8; 2]| values.map(|value| value as u8).to_vec();
+        let parts = [bytes([100, -3]), bytes([100, 0])];
+        let sum = reduced(DataType::I8, &Reduction::Plain(Combine::Sum), &parts);
+        assert_eq!(sum, bytes([-56, -3]));
+        assert_eq!(reduced(DataType::I8, &Reduction::Average, &parts), bytes([-28, -1]));
+        let parts = [u64::MAX, 3].map(|value| value.to_ne_bytes().to_vec());
+        let greatest = reduced(DataType::U64, &Reduction::Plain(Combine::Max), &parts);
+        assert_eq!(greatest, u64::MAX.to_ne_bytes());
+    }
+
+    #[test]
+    fn short_floats_are_summed_in_single_precision_and_rounded_once() {
+        // In f16 alone 2048 + 1 is 2048, twice.
+        let parts = [2048.0, 1.0, 1.0].map(|value| f16::from_f32(value).to_ne_bytes().to_vec());
+        let sum = reduced(DataType::F16, &Reduction::Plain(Combine::Sum), &parts);
+        assert_eq!(sum, f16::from_f32(2050.0).to_ne_bytes());
+    }
+
+    #[test]
+    fn a_scalar_multiplies_each_element() {
+        let mut part = [1.5_f32, -2.0].map(f32::to_ne_bytes).concat();
+        scale(DataType::F32, &4_f32.to_ne_bytes(), &mut part);
+        assert_eq!(part, [6.0_f32, -8.0].map(f32::to_ne_bytes).concat());
+    }
+}

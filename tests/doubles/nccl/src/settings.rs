@@ -10,6 +10,8 @@ pub struct Settings {
     pub version: i32,
     /// A rank, and how late it joins each collective.
     pub slow_rank: Option<(usize, Duration)>,
+    /// The least time from the arrival of the last rank to the end of a collective.
+    pub transfer: Duration,
     /// How long ranks wait for each other as a communicator is made.
     pub init_timeout: Duration,
     /// Whether several ranks may share a device, as NCCL's own variable says.
@@ -25,10 +27,12 @@ pub fn get() -> &'static Settings {
         let mut problem = None;
         let version = setting("DOUBLE_NCCL_VERSION", number, &mut problem);
         let slow_rank = setting("DOUBLE_NCCL_SLOW_RANK", slow, &mut problem);
+        let transfer_ns = setting("DOUBLE_NCCL_TRANSFER_NS", number, &mut problem);
         let seconds = setting("DOUBLE_NCCL_INIT_TIMEOUT_S", number, &mut problem);
         Settings {
             version: version.unwrap_or(22_809),
             slow_rank,
+            transfer: Duration::from_nanos(transfer_ns.unwrap_or(0)),
             init_timeout: Duration::from_secs(seconds.unwrap_or(60)),
             ranks_share_devices: std::env::var("NCCL_MULTI_RANK_GPU_ENABLE").is_ok_and(|it| it == "1"),
             problem,

@@ -65,3 +65,53 @@ impl Turns {
         self.moved.notify_all();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn turns_come_in_the_order_in_which_they_were_taken() {
+        let turns = Arc::new(Turns::default());
+        let (came, order) = channel();
+        let taken: Vec<u64> = (0..8).map(|_| turns.take()).collect();
+        let threads: Vec<_> = taken
+            .into_iter()
+            .rev()
+            .map(|turn| {
+                let (turns, came) = (turns.clone(), came.clone());
+                std::thread::spawn(move || {
+                    assert!(turns.wait_for(turn));
+                    came.send(turn).unwrap();
+                    turns.pass(turn);
+                })
+            })
+            .collect();
+        turns.wait_for_all();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        drop(came);
+        assert!(order.iter().eq(0..8));
+    }
+
+    #[test]
+    fn a_turn_that_is_given_up_holds_nobody_up() {
+        let turns = Turns::default();
+        let (first, second, third) = (turns.take(), turns.take(), turns.take());
+        turns.pass(second);
+        turns.pass(first);
+        assert!(turns.wait_for(third));
+        turns.pass(third);
+        turns.wait_for_all();
+    }
+
+    #[test]
+    fn nobody_waits_once_it_is_over() {
+        let turns = Turns::default();
+        let (_, second) = (turns.take(), turns.take());
+        turns.end();
+        assert!(!turns.wait_for(second));
+        turns.wait_for_all();
+    }
+}

@@ -21,6 +21,18 @@ fn launch(function: Handle, stream: Handle, parameters: *const *const c_void) ->
     stream::find(stream)?.submit(Work::Kernel(Arc::new(launch)))
 }
 
+/// Threads that a multiprocessor and a block can have, as the device's attributes say.
+const MULTIPROCESSOR_THREADS: c_int = 2048;
+const BLOCK_THREADS: c_int = 1024;
+
+fn active_blocks(function: Handle, block_size: c_int) -> Result<c_int> {
+    kernels::check_function(function)?;
+    match block_size {
+        1..=BLOCK_THREADS => Ok(MULTIPROCESSOR_THREADS / block_size),
+        _ => Err(Error::INVALID_VALUE),
+    }
+}
+
 driver! {
     fn cuModuleLoad(module: Out<Handle>, path: Text) {
         let path = OsStr::from_bytes(path.read()?.to_bytes());
@@ -51,7 +63,7 @@ driver! {
     fn cuFuncGetAttribute(value: Out<c_int>, attribute: c_int, function: Handle) {
         kernels::check_function(function)?;
         // The first is the number of threads that a block may have; no other has a meaning here.
-        value.set(if attribute == 0 { 1024 } else { 0 })
+        value.set(if attribute == 0 { BLOCK_THREADS } else { 0 })
     }
 
     fn cuFuncSetAttribute(function: Handle, _attribute: c_int, _value: c_int) {
@@ -59,6 +71,26 @@ driver! {
     }
 
     fn cuFuncSetCacheConfig(function: Handle, _config: c_int) { kernels::check_function(function) }
+
+    // As of a device whose blocks need nothing but threads.
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        blocks: Out<c_int>,
+        function: Handle,
+        block_size: c_int,
+        _shared_bytes: usize,
+    ) {
+        blocks.set(active_blocks(function, block_size)?)
+    }
+
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        blocks: Out<c_int>,
+        function: Handle,
+        block_size: c_int,
+        _shared_bytes: usize,
+        _flags: c_uint,
+    ) {
+        blocks.set(active_blocks(function, block_size)?)
+    }
 
     fn cuLaunchKernel(
         function: Handle,

@@ -173,6 +173,7 @@ fn an_unsafe_call_of_the_capturing_thread_breaks_its_capture_unless_it_is_relaxe
         for (mode, survives) in [(GLOBAL, false), (THREAD_LOCAL, false), (RELAXED, true)] {
             let stream = stream();
             let event = recorded(&stream);
+            event.synchronize().unwrap();
             stream.begin_capture(mode).unwrap();
             assert_eq!(query(&event) == CUresult::CUDA_SUCCESS, survives, "{mode:?}");
             assert_eq!(end(&stream).is_ok(), survives, "{mode:?}");

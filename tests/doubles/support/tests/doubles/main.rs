@@ -4,6 +4,7 @@ mod capture;
 mod common;
 mod driver;
 mod faults;
+mod memory;
 mod nccl;
 mod nccl_failures;
 mod nccl_processes;

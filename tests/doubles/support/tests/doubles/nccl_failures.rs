@@ -34,6 +34,21 @@ fn a_slow_rank_is_late_for_each_collective() {
 }
 
 #[test]
+fn a_collective_takes_the_time_that_was_asked_for() {
+    let Some(run) = in_child(test_name!(), &[("DOUBLE_NCCL_TRANSFER_NS", "30000000")], || {
+        on_ranks(2, |comm, stream| {
+            let mut buffer = stream.clone_htod(&[1_u8]).unwrap();
+            comm.broadcast_in_place(&mut buffer, 1).unwrap();
+        });
+    }) else {
+        return;
+    };
+    let pieces = of_kind(&run.pieces, "nccl");
+    let last_start = pieces.iter().map(|piece| piece.start_ns).max().unwrap();
+    assert!(pieces.iter().all(|piece| piece.end_ns - last_start >= 30_000_000), "{pieces:?}");
+}
+
+#[test]
 fn ranks_that_disagree_get_an_error_and_the_device_goes_on() {
     in_child(test_name!(), &[], || {
         on_raw_ranks(2, |comm, rank, stream| {
