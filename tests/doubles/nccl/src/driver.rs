@@ -9,28 +9,24 @@ pub type Run = extern "C" fn(*mut c_void) -> c_int;
 /// What frees the data of a piece of work.
 pub type Release = extern "C" fn(*mut c_void);
 
-type Enqueue = unsafe extern "C" fn(
-    usize,
-    *const c_char,
-    *const c_char,
-    Option<Run>,
-    Option<Release>,
-    *mut c_void,
-) -> c_int;
+type Enqueue =
+    extern "C" fn(usize, *const c_char, *const c_char, Option<Run>, Option<Release>, *mut c_void) -> c_int;
 
-/// The functions that NCCL's stand-in needs.
+/// The functions that NCCL's stand-in needs. The stand-in driver checks every handle and address that
+/// it is given, and places for results are references, so that none of them is unsafe to call.
 pub struct Driver {
-    init: unsafe extern "C" fn(u32) -> c_int,
-    current: unsafe extern "C" fn(*mut usize) -> c_int,
-    push: unsafe extern "C" fn(usize) -> c_int,
-    pop: unsafe extern "C" fn(*mut usize) -> c_int,
-    device: unsafe extern "C" fn(*mut c_int) -> c_int,
-    retain: unsafe extern "C" fn(*mut usize, c_int) -> c_int,
-    release: unsafe extern "C" fn(c_int) -> c_int,
-    allocate: unsafe extern "C" fn(*mut u64, usize) -> c_int,
-    free: unsafe extern "C" fn(u64) -> c_int,
-    attribute: unsafe extern "C" fn(*mut c_void, c_int, u64) -> c_int,
-    is_capturing: unsafe extern "C" fn(usize, *mut u32) -> c_int,
+    init: extern "C" fn(u32) -> c_int,
+    current: extern "C" fn(&mut usize) -> c_int,
+    push: extern "C" fn(usize) -> c_int,
+    pop: extern "C" fn(&mut usize) -> c_int,
+    device: extern "C" fn(&mut c_int) -> c_int,
+    retain: extern "C" fn(&mut usize, c_int) -> c_int,
+    release: extern "C" fn(c_int) -> c_int,
+    allocate: extern "C" fn(&mut u64, usize) -> c_int,
+    free: extern "C" fn(u64) -> c_int,
+    /// Only for attributes that are 64 bits wide.
+    attribute: extern "C" fn(&mut u64, c_int, u64) -> c_int,
+    is_capturing: extern "C" fn(usize, &mut u32) -> c_int,
     enqueue: Enqueue,
 }
 
@@ -60,8 +56,8 @@ fn load() -> std::result::Result<Driver, String> {
         Ok(address)
     };
     macro_rules! function {
-        // SAFETY: the symbol of this name is a function of this type, in `cuda.h` and the stand-in.
         ($name:literal) => {
+            // SAFETY: the symbol of this name is a function of the field's type.
             unsafe { std::mem::transmute::<*mut c_void, _>(find($name)?) }
         };
     }
@@ -88,61 +84,59 @@ fn check(what: &str, code: c_int) -> Result {
     Err(Error::new(Code::UNHANDLED_CUDA_ERROR, format!("{what} failed with CUDA error {code}")))
 }
 
-// SAFETY of all calls below: the arguments are values that the driver checks, and places for results.
 impl Driver {
     /// The calling thread's context and its device; as with NCCL, which uses the runtime, device 0's
     /// primary context if there is none, and then it was retained.
     pub fn current(&self) -> Result<(usize, c_int, bool)> {
         let (mut context, mut device) = (0, 0);
-        check("cuInit", unsafe { (self.init)(0) })?;
-        check("cuCtxGetCurrent", unsafe { (self.current)(&mut context) })?;
+        check("cuInit", (self.init)(0))?;
+        check("cuCtxGetCurrent", (self.current)(&mut context))?;
         if context == 0 {
             return Ok((self.retain(0)?, 0, true));
         }
-        check("cuCtxGetDevice", unsafe { (self.device)(&mut device) })?;
+        check("cuCtxGetDevice", (self.device)(&mut device))?;
         Ok((context, device, false))
     }
 
     /// Retains a device's primary context.
     pub fn retain(&self, device: c_int) -> Result<usize> {
         let mut context = 0;
-        check("cuInit", unsafe { (self.init)(0) })?;
-        check("cuDevicePrimaryCtxRetain", unsafe { (self.retain)(&mut context, device) })?;
+        check("cuInit", (self.init)(0))?;
+        check("cuDevicePrimaryCtxRetain", (self.retain)(&mut context, device))?;
         Ok(context)
     }
 
     /// Gives a device's primary context back.
     pub fn release(&self, device: c_int) {
         // A context that is gone needs no release.
-        let _ = unsafe { (self.release)(device) };
+        let _ = (self.release)(device);
     }
 
     pub fn allocate(&self, size: usize) -> Result<u64> {
         let mut address = 0;
-        check("cuMemAlloc", unsafe { (self.allocate)(&mut address, size) })?;
+        check("cuMemAlloc", (self.allocate)(&mut address, size))?;
         Ok(address)
     }
 
     pub fn free(&self, address: u64) -> Result {
-        check("cuMemFree", unsafe { (self.free)(address) })
+        check("cuMemFree", (self.free)(address))
     }
 
     /// Whether all of `length` bytes from `address` are the device's.
     pub fn reaches(&self, address: usize, length: usize) -> bool {
         const RANGE_START: c_int = 11;
         const RANGE_SIZE: c_int = 12;
-        let (mut base, mut size) = (0_u64, 0_usize);
-        let known = unsafe {
-            (self.attribute)((&raw mut base).cast(), RANGE_START, address as u64) == 0
-                && (self.attribute)((&raw mut size).cast(), RANGE_SIZE, address as u64) == 0
-        };
-        length == 0 || known && (address - base as usize).checked_add(length).is_some_and(|end| end <= size)
+        let (mut base, mut size, at) = (0, 0, address as u64);
+        let known = (self.attribute)(&mut base, RANGE_START, at) == 0
+            && (self.attribute)(&mut size, RANGE_SIZE, at) == 0;
+        let inside = || (at - base).checked_add(length as u64).is_some_and(|end| end <= size);
+        length == 0 || known && inside()
     }
 
     /// Whether a stream of a context is being captured.
     pub fn is_capturing(&self, context: usize, stream: usize) -> Result<bool> {
         let mut status = 0;
-        let code = self.within(context, || unsafe { (self.is_capturing)(stream, &mut status) })?;
+        let code = self.within(context, || (self.is_capturing)(stream, &mut status))?;
         check("cuStreamIsCapturing", code)?;
         Ok(status != 0)
     }
@@ -157,19 +151,18 @@ impl Driver {
         release: Release,
         data: *mut c_void,
     ) -> Result {
-        let enqueue = || unsafe {
-            (self.enqueue)(stream, c"nccl".as_ptr(), name.as_ptr(), Some(run), Some(release), data)
-        };
+        let enqueue =
+            || (self.enqueue)(stream, c"nccl".as_ptr(), name.as_ptr(), Some(run), Some(release), data);
         let code = self.within(context, enqueue).inspect_err(|_| release(data))?;
         check("enqueueing in the stream", code)
     }
 
     /// Calls with a context that is current for as long.
     fn within<R>(&self, context: usize, call: impl FnOnce() -> R) -> Result<R> {
-        check("cuCtxPushCurrent", unsafe { (self.push)(context) })?;
+        check("cuCtxPushCurrent", (self.push)(context))?;
         let result = call();
         let mut popped = 0;
-        unsafe { (self.pop)(&mut popped) };
+        (self.pop)(&mut popped);
         Ok(result)
     }
 }

@@ -3,6 +3,7 @@
 use crate::{Counts, Doubles, Piece};
 use std::io::Read;
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -104,8 +105,8 @@ pub fn in_child(test: &str, variables: &[(&str, &str)], body: impl FnOnce()) -> 
 pub fn finish(command: &mut Command, limit: Duration) -> std::io::Result<Finished> {
     let start = Instant::now();
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let stdout = collect(child.stdout.take());
-    let stderr = collect(child.stderr.take());
+    let stdout = Output::of(child.stdout.take());
+    let stderr = Output::of(child.stderr.take());
     let status = loop {
         if let Some(status) = child.try_wait()? {
             break Some(status);
@@ -117,19 +118,39 @@ pub fn finish(command: &mut Command, limit: Duration) -> std::io::Result<Finishe
         }
         std::thread::sleep(Duration::from_millis(5));
     };
-    let text = |reader: JoinHandle<String>| reader.join().unwrap_or_default();
     let took = start.elapsed();
-    Ok(Finished { status, stdout: text(stdout), stderr: text(stderr), took })
+    // What a killed child has started may hold the pipes for longer.
+    let to_its_end = status.is_some();
+    Ok(Finished { status, stdout: stdout.text(to_its_end), stderr: stderr.text(to_its_end), took })
 }
 
-/// Reads a pipe to its end on a thread, so that the child never waits for us.
-fn collect(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        if let Some(mut pipe) = pipe {
+/// What comes out of a pipe, read on a thread, so that the child never waits for us.
+struct Output {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
+}
+
+impl Output {
+    fn of(pipe: Option<impl Read + Send + 'static>) -> Output {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let read = bytes.clone();
+        let reader = std::thread::spawn(move || {
+            let Some(mut pipe) = pipe else { return };
+            let mut buffer = [0; 4096];
             // What was read before an error is what there is to show.
-            let _ = pipe.read_to_end(&mut bytes);
+            while let Ok(count @ 1..) = pipe.read(&mut buffer) {
+                read.lock().unwrap_or_else(PoisonError::into_inner).extend(&buffer[..count]);
+            }
+        });
+        Output { bytes, reader }
+    }
+
+    fn text(self, to_its_end: bool) -> String {
+        if to_its_end {
+            // A reader that panicked leaves what it has read.
+            let _ = self.reader.join();
         }
+        let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&bytes).into_owned()
-    })
+    }
 }

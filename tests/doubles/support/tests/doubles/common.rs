@@ -3,7 +3,7 @@
 use cudarc::driver::{CudaContext, CudaStream, result};
 use double_support::Piece;
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// Enqueues a function that sleeps.
@@ -26,6 +26,28 @@ pub fn enqueue(stream: &CudaStream, run: extern "C" fn(*mut c_void), data: *mut 
         )
     }
     .unwrap();
+}
+
+/// A stream's work that waits until the test lets it go on, so that what follows is there before.
+pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    pub fn on(stream: &CudaStream) -> Gate {
+        extern "C" fn wait(gate: *mut c_void) {
+            // SAFETY: `on` gave up one reference for this one call.
+            let gate = unsafe { Arc::from_raw(gate.cast::<(Mutex<bool>, Condvar)>()) };
+            let (open, opened) = &*gate;
+            drop(opened.wait_while(open.lock().unwrap(), |open| !*open).unwrap());
+        }
+        let gate = Arc::new((Mutex::new(false), Condvar::new()));
+        enqueue(stream, wait, Arc::into_raw(gate.clone()).cast_mut().cast());
+        Gate(gate)
+    }
+
+    pub fn open(&self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_all();
+    }
 }
 
 /// A stream of each of the first devices.

@@ -8,4 +8,5 @@ mod memory;
 mod nccl;
 mod nccl_failures;
 mod nccl_processes;
+mod order;
 mod values;

@@ -1,6 +1,6 @@
 //! Memory and copies of the stand-in driver: what is asynchronous, what is checked.
 
-use crate::common::{of_kind, sleep};
+use crate::common::{Gate, of_kind, sleep};
 use cudarc::driver::sys::{self, CUresult};
 use cudarc::driver::{CudaContext, DriverError, result};
 use double_support::{in_child, test_name};
@@ -11,9 +11,10 @@ fn a_copy_from_pageable_memory_has_read_it_when_the_call_returns() {
         let stream = CudaContext::new(0).unwrap().new_stream().unwrap();
         let mut there = stream.alloc_zeros::<u32>(3).unwrap();
         let mut source = vec![1_u32, 2, 3];
-        sleep(&stream, 50);
+        let gate = Gate::on(&stream);
         stream.memcpy_htod(&source, &mut there).unwrap();
         source.fill(9);
+        gate.open();
         assert_eq!(stream.clone_dtoh(&there).unwrap(), [1, 2, 3]);
     });
 }
@@ -28,10 +29,11 @@ fn only_page_locked_memory_is_copied_asynchronously() {
         let mut pinned = unsafe { context.alloc_pinned_with_flags::<u8>(16, 0) }.unwrap();
         pinned.as_mut_slice().unwrap().fill(0);
         let before = pinned.as_ptr().unwrap();
-        sleep(&stream, 200);
+        let gate = Gate::on(&stream);
         stream.memcpy_dtoh(&there, &mut pinned).unwrap();
-        // SAFETY: the bytes were filled above; they change only after the function that sleeps.
+        // SAFETY: the bytes were filled above; they change only once the gate is open.
         assert_eq!(unsafe { before.read_volatile() }, 0, "the copy waits in the stream");
+        gate.open();
         // Reading through cudarc waits for the copy's event.
         assert_eq!(pinned.as_slice().unwrap(), [7; 16]);
         sleep(&stream, 50);

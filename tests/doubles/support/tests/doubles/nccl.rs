@@ -1,6 +1,6 @@
 //! Collectives of the stand-in NCCL among threads, against plain arithmetic.
 
-use crate::common::{of_kind, sleep, streams};
+use crate::common::{Gate, of_kind, streams};
 use crate::values::{Type, numbers};
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
 use cudarc::nccl::sys::{self, ncclComm_t, ncclResult_t};
@@ -256,10 +256,11 @@ fn a_collective_starts_when_its_stream_comes_to_it_and_ends_when_all_are_through
     let Some(run) = in_child(test_name!(), &[], || {
         on_ranks(2, |comm, stream| {
             let mut buffer = stream.clone_htod(&[1.0_f32]).unwrap();
-            if comm.rank() == 1 {
-                sleep(stream, 100);
-            }
+            let gate = (comm.rank() == 1).then(|| Gate::on(stream));
             comm.all_reduce_in_place(&mut buffer, &ReduceOp::Avg).unwrap();
+            if let Some(gate) = gate {
+                gate.open();
+            }
             assert_eq!(stream.clone_dtoh(&buffer).unwrap(), [1.0]);
         });
     }) else {
