@@ -1,9 +1,10 @@
 //! Collectives of this process's ranks, matched as they come.
 
 use super::queue::Interval;
+use super::stragglers::Stragglers;
 use super::track::TrackState;
 use crate::analyze::{
-    Collective, CrossRank, CrossRankAccumulator, LeftOut, Member, Position, Unmatched, UnmatchedReason,
+    self, Collective, CrossRank, CrossRankAccumulator, LeftOut, Member, Position, Unmatched, UnmatchedReason,
     bytes_may_differ, conclude, is_synchronizing,
 };
 use crate::timeline::{Names, Sym};
@@ -26,11 +27,20 @@ pub(super) struct Collectives {
     /// Ranks with any communication.
     ranks: BTreeSet<u32>,
     communicators: HashMap<Sym, Communicator>,
-    waiting: HashMap<Key, Vec<Part>>,
+    waiting: HashMap<Key, Waiting>,
     /// Keys of `waiting` from the oldest on, and of some that are no longer there.
     order: VecDeque<Key>,
     accumulator: CrossRankAccumulator,
     left_out: LeftOut,
+    pub stragglers: Stragglers,
+}
+
+/// A collective that not all members have left.
+#[derive(Debug, Default)]
+struct Waiting {
+    parts: Vec<Part>,
+    /// Whether its arrivals are in the figures of stragglers.
+    observed: bool,
 }
 
 #[derive(Debug, Default)]
@@ -41,23 +51,28 @@ struct Communicator {
 
 /// One rank's part in a collective.
 #[derive(Debug)]
-struct Part {
+pub(super) struct Part {
     /// The interval's id while it runs.
     id: Option<u32>,
     track: u32,
-    rank: u32,
+    pub rank: u32,
     device: Option<u32>,
     op: Sym,
     bytes: Option<u64>,
     dtype: Option<Sym>,
     step: Option<i64>,
-    start_ns: i64,
-    end_ns: i64,
+    pub start_ns: i64,
+    pub end_ns: i64,
     /// Compute of its track before the start, before the turn from waiting to transfer, before the end.
     at_start_ns: u64,
     at_turn_ns: u64,
     at_end_ns: u64,
     turn_ns: i64,
+    /// Time of its track outside exposed communication before the start, before the end.
+    busy_at_start_ns: i64,
+    busy_at_end_ns: i64,
+    /// Whether its track computed nothing at the end.
+    blocked_at_end: bool,
 }
 
 impl Collectives {
@@ -74,8 +89,16 @@ impl Collectives {
     }
 
     /// A rank enters a collective; the sweep is at `at_ns`.
-    pub fn arrive(&mut self, at_ns: i64, id: u32, interval: &Interval, tracks: &mut [TrackState]) {
+    pub fn arrive(
+        &mut self,
+        at_ns: i64,
+        id: u32,
+        interval: &Interval,
+        tracks: &mut [TrackState],
+        names: &Names,
+    ) {
         let Some(call) = &interval.call else { return };
+        let op = names.get(call.op);
         let Some(track) = tracks.get(interval.track as usize) else { return };
         let (rank, device) = (track.rank, track.first_device);
         self.ranks.insert(rank);
@@ -90,7 +113,10 @@ impl Collectives {
         let communicator = self.communicators.entry(comm).or_default();
         communicator.tracks.insert(interval.track);
         communicator.size = communicator.size.max(call.comm_size);
-        let parts = self.waiting.entry((comm, seq)).or_default();
+        let size = communicator.size;
+        let busy_ns = track.busy_ns();
+        let waiting = self.waiting.entry((comm, seq)).or_default();
+        let parts = &mut waiting.parts;
         if parts.is_empty() {
             self.order.push_back((comm, seq));
         }
@@ -123,32 +149,52 @@ impl Collectives {
             at_turn_ns: covered_ns,
             at_end_ns: covered_ns,
             turn_ns: interval.start_ns,
+            busy_at_start_ns: busy_ns,
+            busy_at_end_ns: busy_ns,
+            blocked_at_end: false,
         });
+        if size.is_some_and(|size| parts.len() == size as usize) {
+            parts.sort_by_key(|part| part.track);
+            if objection(op, parts, parts.len()).is_none() {
+                waiting.observed = true;
+                self.stragglers.observe(comm, parts.iter().find_map(|part| part.step), parts);
+            }
+        }
     }
 
-    /// A rank leaves a collective. The track has been moved on to that instant.
-    pub fn leave(&mut self, id: u32, interval: &Interval, tracks: &[TrackState], names: &Names) {
+    /// A rank leaves a collective; `blocked` if there was no compute beside at last. The track has been moved
+    /// on to that instant.
+    pub fn leave(
+        &mut self,
+        id: u32,
+        interval: &Interval,
+        blocked: bool,
+        tracks: &[TrackState],
+        names: &Names,
+    ) {
         let Some(call) = interval.call.as_ref().filter(|call| call.synchronizing) else { return };
         let (Some(comm), Some(seq)) = (call.comm, call.seq) else { return };
         let key = (comm, seq);
-        let Some(parts) = self.waiting.get_mut(&key) else { return };
+        let Some(Waiting { parts, .. }) = self.waiting.get_mut(&key) else { return };
         let track = tracks.get(interval.track as usize);
         if let Some(part) = parts.iter_mut().find(|part| part.id == Some(id)) {
             part.id = None;
             part.at_end_ns = track.map_or(0, TrackState::compute_ns);
+            part.busy_at_end_ns = track.map_or(0, TrackState::busy_ns);
+            part.blocked_at_end = blocked;
         }
         let size = self.communicators.get(&comm).and_then(|known| known.size);
         let all = size.is_some_and(|size| parts.len() >= size as usize);
         if all
             && parts.iter().all(|part| part.id.is_none())
-            && let Some(parts) = self.waiting.remove(&key)
+            && let Some(waiting) = self.waiting.remove(&key)
         {
-            self.settle(key, parts, names);
+            self.settle(key, waiting, names);
         }
         while self.waiting.len() > MAX_WAITING {
             let Some(oldest) = self.order.pop_front() else { break };
-            if let Some(parts) = self.waiting.remove(&oldest) {
-                self.settle(oldest, parts, names);
+            if let Some(waiting) = self.waiting.remove(&oldest) {
+                self.settle(oldest, waiting, names);
             }
         }
         if self.order.len() > 2 * MAX_WAITING {
@@ -157,7 +203,8 @@ impl Collectives {
     }
 
     /// Adds a collective to the figures, or to what could not be matched.
-    fn settle(&mut self, key: Key, mut parts: Vec<Part>, names: &Names) {
+    fn settle(&mut self, key: Key, waiting: Waiting, names: &Names) {
+        let Waiting { mut parts, observed } = waiting;
         let entered = parts.len();
         // Those who are still inside have no end that could be told.
         parts.retain(|part| part.id.is_none());
@@ -174,13 +221,20 @@ impl Collectives {
             self.list(key, reason, &parts, names);
             return;
         }
-        let position = match parts.iter().find_map(|part| part.step) {
+        let step = parts.iter().find_map(|part| part.step);
+        let position = match step {
             Some(step) => Position::Step(step),
             None => Position::Sequence { comm: key.0.index() as u32, seq: key.1 },
         };
         let members: Vec<Member> = parts.iter().map(Part::member).collect();
         let complete = parts.len() == size;
-        if !complete {
+        if complete {
+            // Where the size is not known, all were there only in hindsight.
+            if !observed {
+                self.stragglers.observe(key.0, step, &parts);
+            }
+            self.stragglers.close(key.0, &parts);
+        } else {
             self.list(key, UnmatchedReason::MembersMissing, &parts, names);
         }
         let collective = Collective {
@@ -210,21 +264,47 @@ impl Collectives {
 
     /// The figures across ranks; `None` if there are not two ranks with a collective in common.
     pub fn finish(mut self, names: &Names, warnings: &mut Vec<String>) -> Option<CrossRank> {
-        let mut left: Vec<(Key, Vec<Part>)> = std::mem::take(&mut self.waiting).into_iter().collect();
+        let mut left: Vec<(Key, Waiting)> = std::mem::take(&mut self.waiting).into_iter().collect();
         left.sort_by_key(|(key, _)| *key);
-        for (key, parts) in left {
-            self.settle(key, parts, names);
+        for (key, waiting) in left {
+            self.settle(key, waiting, names);
         }
         if self.ranks.len() < 2 {
             return None;
         }
-        Some(conclude(&self.accumulator, self.left_out, names, Some(warnings)))
+        let mut across = conclude(&self.accumulator, self.left_out, names, Some(warnings));
+        (across.stragglers, across.by_rank) = self.stragglers.finish(names);
+        Some(across)
     }
 }
 
 impl Part {
+    /// As far as stragglers are concerned, once the last rank has come at `last_ns`.
+    pub fn arrival(&self, last_ns: i64) -> analyze::Part {
+        analyze::Part {
+            track: self.track,
+            start_ns: self.start_ns,
+            wait_ns: analyze::duration_ns(self.start_ns, self.end_ns.min(last_ns)),
+            exposed_wait_ns: self.member().exposed_wait_ns,
+            busy_ns: self.busy_at_start_ns,
+        }
+    }
+
+    pub fn track(&self) -> u32 {
+        self.track
+    }
+
+    pub fn end(&self) -> analyze::End {
+        analyze::End {
+            track: self.track,
+            end_ns: self.end_ns,
+            busy_ns: self.busy_at_end_ns,
+            blocked: self.blocked_at_end,
+        }
+    }
+
     fn member(&self) -> Member {
-        let duration = crate::analyze::duration_ns;
+        let duration = analyze::duration_ns;
         let turn = self.turn_ns.min(self.end_ns).max(self.start_ns);
         let hidden_wait = self.at_turn_ns.saturating_sub(self.at_start_ns);
         let hidden_transfer = self.at_end_ns.saturating_sub(self.at_turn_ns);

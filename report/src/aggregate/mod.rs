@@ -10,6 +10,7 @@ mod collectives;
 mod queue;
 mod report;
 mod steps;
+mod stragglers;
 mod track;
 
 use crate::analyze::{AnalyzeOptions, Report};
@@ -18,7 +19,7 @@ use crate::record::{Row, RowKind, meta};
 use crate::timeline::Names;
 use collectives::Collectives;
 use indexmap::IndexMap;
-use queue::{Call, Interval, Kind, Queue};
+use queue::{Call, Interval, Kind, Queue, Span};
 use std::collections::BTreeMap;
 use track::TrackState;
 
@@ -196,6 +197,11 @@ impl Aggregator {
                 covered_at_start_ns: 0,
             })
         });
+        let span = (kind == Kind::Compute).then(|| Span {
+            name: names.intern(row.name),
+            label: row.label.map(|label| names.intern(label)),
+            cut_at_start_ns: 0,
+        });
         self.queue.push(Interval {
             track: track as u32,
             lane: LaneKey::of(row.device, stream, row.thread),
@@ -204,6 +210,7 @@ impl Aggregator {
             swept_from_ns: start_ns.max(self.watermark_ns),
             step: row.step,
             call,
+            span,
         });
         // A span that stays open for the whole run would hold the watermark back for as long.
         if let Some(watermark_ns) = self.queue.forced_watermark() {
@@ -243,12 +250,14 @@ impl Aggregator {
             self.tracks[track].advance(point.at_ns);
             if point.begins {
                 self.tracks[track].begin(point.at_ns, point.id, interval);
-                self.collectives.arrive(point.at_ns, point.id, interval, &mut self.tracks);
+                self.collectives.arrive(point.at_ns, point.id, interval, &mut self.tracks, &self.names);
             }
             // An empty interval has no point for its end.
             if !point.begins || interval.is_empty() {
+                self.collectives.stragglers.add_span(interval, &self.tracks[track]);
+                let blocked = !self.tracks[track].computes();
                 self.tracks[track].end(point.at_ns, point.id, interval);
-                self.collectives.leave(point.id, interval, &self.tracks, &self.names);
+                self.collectives.leave(point.id, interval, blocked, &self.tracks, &self.names);
                 self.queue.remove(point.id);
             }
         }

@@ -27,6 +27,8 @@ pub(super) struct Interval {
     pub step: Option<i64>,
     /// What only communication has.
     pub call: Option<Box<Call>>,
+    /// What only compute has.
+    pub span: Option<Span>,
 }
 
 impl Interval {
@@ -34,6 +36,15 @@ impl Interval {
     pub fn is_empty(&self) -> bool {
         self.end_ns <= self.swept_from_ns
     }
+}
+
+/// What only compute has.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Span {
+    pub name: Sym,
+    pub label: Option<Sym>,
+    /// Communication of the lane before the interval.
+    pub cut_at_start_ns: u64,
 }
 
 /// What only communication has.

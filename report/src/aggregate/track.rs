@@ -1,8 +1,8 @@
 //! The running totals of one rank on one device.
 
-use super::queue::Interval;
+use super::queue::{Interval, Span};
 use super::steps::Steps;
-use crate::analyze::{SummaryBuilder, Wall};
+use crate::analyze::{SummaryBuilder, Wall, duration_ns};
 use crate::read::lanes::LaneKey;
 use crate::timeline::Untimed;
 use std::collections::HashMap;
@@ -41,6 +41,16 @@ struct LaneState {
     compute: u32,
     /// How much of the compute is of which step.
     steps: Vec<(i64, u32)>,
+    /// Time with communication while there was compute, and since when there is communication now.
+    cut_ns: u64,
+    cut_since_ns: i64,
+}
+
+impl LaneState {
+    fn cut_until(&self, at_ns: i64) -> u64 {
+        let now = if self.comm.is_empty() { 0 } else { duration_ns(self.cut_since_ns, at_ns) };
+        self.cut_ns + now
+    }
 }
 
 impl TrackState {
@@ -95,6 +105,24 @@ impl TrackState {
         self.compute_ns
     }
 
+    /// Time up to where the sweep is that was not spent in exposed communication.
+    pub fn busy_ns(&self) -> i64 {
+        let away_ns = self.comm_ns.saturating_sub(self.overlap_ns);
+        self.at_ns.saturating_sub(i64::try_from(away_ns).unwrap_or(i64::MAX))
+    }
+
+    /// Whether there is compute now.
+    pub fn computes(&self) -> bool {
+        self.computing > 0
+    }
+
+    /// Time that the compute interval `interval`, which ends now, did not spend in communication of its lane.
+    pub fn span_ns(&self, interval: &Interval, span: &Span) -> u64 {
+        let lane = interval.lane.and_then(|lane| self.lanes.get(&lane));
+        let cut = lane.map_or(0, |lane| lane.cut_until(self.at_ns).saturating_sub(span.cut_at_start_ns));
+        duration_ns(interval.start_ns, interval.end_ns).saturating_sub(cut)
+    }
+
     /// Moves on to `at_ns`.
     pub fn advance(&mut self, at_ns: i64) {
         if at_ns <= self.at_ns {
@@ -145,6 +173,9 @@ impl TrackState {
                     }
                     None => {}
                 }
+                if lane.comm.is_empty() {
+                    lane.cut_since_ns = at_ns;
+                }
                 lane.comm.push((id, false));
             }
             (None, None) => {
@@ -155,6 +186,9 @@ impl TrackState {
             }
             (None, Some(lane)) => {
                 let lane = self.lanes.entry(lane).or_default();
+                if let Some(span) = &mut interval.span {
+                    span.cut_at_start_ns = lane.cut_until(at_ns);
+                }
                 lane.compute += 1;
                 let counts = lane.comm.is_empty();
                 self.computing += u32::from(counts && lane.compute == 1);
@@ -176,8 +210,8 @@ impl TrackState {
     /// `interval` ends.
     pub fn end(&mut self, at_ns: i64, id: u32, interval: &Interval) {
         if let Some(call) = &interval.call {
-            let duration_ns = crate::analyze::duration_ns(interval.start_ns, interval.end_ns);
             let overlap_ns = self.compute_ns - call.covered_at_start_ns;
+            let duration_ns = duration_ns(interval.start_ns, interval.end_ns);
             self.summary.add_at(call.slot, duration_ns, overlap_ns, call.bytes);
         }
         if interval.is_empty() {
@@ -192,6 +226,8 @@ impl TrackState {
                 }
                 let Some(key) = lane else { return };
                 let Some(lane) = self.lanes.get_mut(&key) else { return };
+                lane.cut_ns = lane.cut_until(at_ns);
+                lane.cut_since_ns = at_ns;
                 lane.comm.retain(|&(other, _)| other != id);
                 if !lane.comm.is_empty() {
                     return;

@@ -5,15 +5,21 @@ use super::hotspot::hotspot_event;
 use super::matching::Matching;
 use super::rank::rank_report;
 use super::report::REPORT_SCHEMA_VERSION;
+use super::stragglers::stragglers;
 use super::waits::cross_rank;
-use super::{AnalyzeOptions, Cover, CrossRank, InputReport, OpSummary, RankReport, Report, totals};
+use super::{
+    AnalyzeOptions, Cover, CrossRank, InputReport, OpSummary, RankReport, Report, Straggler, totals,
+};
 use crate::advise::{
-    HotspotEvent, Thresholds, choose_comm_mitigation_with, recommend_comm_followup_with,
+    Followup, HotspotEvent, Thresholds, choose_comm_mitigation_with, recommend_comm_followup_with,
     summarize_comm_hotspots,
 };
 use crate::timeline::{Sym, Timeline};
 use indexmap::IndexMap;
 use std::collections::HashMap;
+
+/// Stragglers that the reason names.
+const NAMED: usize = 2;
 
 /// The kind under which inputs count events that end before they start.
 const END_BEFORE_START: &str = "end_before_start";
@@ -52,7 +58,11 @@ pub fn analyze(timeline: &Timeline, options: &AnalyzeOptions) -> Report {
         .collect();
     let mut warnings = timeline.warnings.clone();
     let matching = Matching::new(timeline, &selected);
-    let cross_rank = cross_rank(&matching, &covers, &mut warnings);
+    let mut cross_rank = cross_rank(&matching, &covers, &mut warnings);
+    // Without one clock there are no waits, and nobody to blame for them.
+    if let Some(across) = cross_rank.as_mut().filter(|across| !across.ops.is_empty()) {
+        (across.stragglers, across.by_rank) = stragglers(&matching, &covers);
+    }
     totals::apply(&mut ranks, timeline, options, &mut warnings);
     let inputs = inputs(timeline, &mut warnings);
     assemble(ranks, cross_rank, inputs, warnings, options)
@@ -73,7 +83,10 @@ pub fn assemble(
     let hotspot_events = hotspot_events(&ranks, cross_rank.as_ref(), thresholds);
     let hotspots = summarize_comm_hotspots(&hotspot_events);
     let mitigation = choose_comm_mitigation_with(&hotspots, thresholds);
-    let followup = recommend_comm_followup_with(&hotspots, &mitigation, thresholds);
+    let mut followup = recommend_comm_followup_with(&hotspots, &mitigation, thresholds);
+    if let Some(across) = &cross_rank {
+        name_stragglers(&mut followup, &across.stragglers);
+    }
     Report {
         schema_version: REPORT_SCHEMA_VERSION,
         inputs,
@@ -84,6 +97,18 @@ pub fn assemble(
         followup,
         cross_rank,
         warnings,
+    }
+}
+
+/// Says in the reason who is late, and with what. The decision stays that of the thresholds.
+fn name_stragglers(followup: &mut Followup, stragglers: &[Straggler]) {
+    for straggler in stragglers.iter().take(NAMED) {
+        followup.reason.push(' ');
+        followup.reason.push_str(&straggler.in_words());
+    }
+    let more = stragglers.len().saturating_sub(NAMED);
+    if more > 0 {
+        followup.reason.push_str(&format!(" {more} more ranks are late, too."));
     }
 }
 

@@ -57,6 +57,5 @@ pub(crate) fn conclude(
             ));
         }
     }
-    let worst = accumulator.worst();
-    CrossRank { ops, worst, point_to_point: None, unmatched_events, unmatched }
+    CrossRank { ops, worst: accumulator.worst(), unmatched_events, unmatched, ..CrossRank::default() }
 }

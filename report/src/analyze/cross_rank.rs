@@ -1,5 +1,6 @@
 //! Waits across ranks: the figures.
 
+use super::{RankWaits, Straggler};
 use serde::{Deserialize, Serialize};
 
 /// What the ranks tell together.
@@ -19,6 +20,13 @@ pub struct CrossRank {
     pub unmatched_events: u64,
     /// The first of them, per collective.
     pub unmatched: Vec<Unmatched>,
+    /// Ranks that make others wait, worst first; only claimed where a rank does so clearly more than chance and
+    /// noise explain (`docs/across-ranks.md` has the rule), else empty.
+    #[serde(default)]
+    pub stragglers: Vec<Straggler>,
+    /// Waits that each rank caused and suffered, by ascending rank.
+    #[serde(default)]
+    pub by_rank: Vec<RankWaits>,
 }
 
 /// One op over its matched collectives. Times are sums over collectives of the mean over ranks, in

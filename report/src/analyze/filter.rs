@@ -138,10 +138,10 @@ fn in_range(track: &Track, index: &StepIndex, range: StepRange) -> Track {
     let mut kept =
         Track { clock: track.clock, untimed: track.untimed.clone(), ..Track::new(track.rank, track.device) };
     let keep = |step, start_ns| index.assign(step, start_ns).filter(|&step| range.contains(step));
-    for mut interval in track.compute.iter() {
+    for (mut interval, label) in track.compute.iter_labelled() {
         interval.step = keep(interval.step, interval.start_ns);
         if interval.step.is_some() {
-            kept.compute.push(interval);
+            kept.compute.push_labelled(interval, label);
         }
     }
     for (row, mut interval) in track.comm.iter().enumerate() {

@@ -87,6 +87,32 @@ impl Cover {
         intersection_ns(&self.segments, &other.segments)
     }
 
+    /// What is covered here and not by `other`.
+    pub fn without(&self, other: &Self) -> Self {
+        let mut left = Vec::new();
+        let mut others = other.segments.iter().peekable();
+        for &(start, end) in &self.segments {
+            let mut from = start;
+            while let Some(&&(cut_start, cut_end)) = others.peek() {
+                if cut_start >= end {
+                    break;
+                }
+                if from < cut_start {
+                    left.push((from, cut_start));
+                }
+                from = from.max(cut_end);
+                if cut_end > end {
+                    break;
+                }
+                others.next();
+            }
+            if from < end {
+                left.push((from, end));
+            }
+        }
+        Self::from_disjoint(left)
+    }
+
     /// The covered length before `at_ns`, where `begun` segments start before it.
     fn covered_before(&self, at_ns: i64, begun: usize) -> u64 {
         let Some(last) = begun.checked_sub(1) else { return 0 };

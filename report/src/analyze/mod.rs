@@ -32,6 +32,7 @@ mod profiler;
 mod rank;
 mod report;
 mod steps;
+mod stragglers;
 mod summary;
 mod sums;
 mod tally;
@@ -57,6 +58,8 @@ pub use matching::is_synchronizing;
 pub use profiler::{CommProfiler, IntervalError, TimelineRecord};
 pub use report::{InputReport, REPORT_SCHEMA_VERSION, RankReport, Report, RuleReport, UntimedReport};
 pub use steps::StepFigures;
+pub(crate) use stragglers::{End, Ledger, Part, SpanTimes, block_of_time};
+pub use stragglers::{Pattern, RankWaits, Straggler};
 pub use summary::{OpSummary, Summary, SummaryBuilder};
 pub use wall::Wall;
 

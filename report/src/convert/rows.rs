@@ -27,9 +27,10 @@ pub(super) fn write<W: Write>(
     let mut span = 0;
     for track in tracks {
         let device = track.device;
-        for compute in track.compute.iter() {
+        for (compute, label) in track.compute.iter_labelled() {
             let length = length(compute.start_ns, compute.end_ns);
             writer.push(&Row {
+                label: label.map(|label| names.get(label)),
                 start_ns: Some(compute.start_ns),
                 dur_ns: Some(length),
                 device,

@@ -239,7 +239,9 @@ fn interleave(device: &CommColumns, host: &CommColumns, by_device: &[bool]) -> C
 
 /// Appends the intervals of `other`, which is of the same rank.
 fn append(track: &mut Track, other: Track) {
-    other.compute.iter().for_each(|interval| track.compute.push(interval));
+    for (interval, label) in other.compute.iter_labelled() {
+        track.compute.push_labelled(interval, label);
+    }
     other.comm.iter().for_each(|interval| track.comm.push(interval));
     other.unplaced.iter().for_each(|interval| track.unplaced.push(interval));
     track.steps.extend(other.steps);

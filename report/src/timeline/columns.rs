@@ -24,6 +24,8 @@ pub struct Compute {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ComputeColumns {
     name: Vec<Sym>,
+    /// Shorter than the others, or empty, where no later interval has one.
+    label: Vec<u32>,
     start_ns: Vec<i64>,
     end_ns: Vec<i64>,
     step: Vec<i64>,
@@ -36,6 +38,20 @@ impl ComputeColumns {
         self.start_ns.push(interval.start_ns);
         self.end_ns.push(interval.end_ns);
         self.step.push(interval.step.unwrap_or(NO_STEP));
+    }
+
+    /// Appends an interval whose name has a label: a name made at run time, such as a layer's number.
+    pub fn push_labelled(&mut self, interval: Compute, label: Option<Sym>) {
+        if let Some(label) = label {
+            self.label.resize(self.len(), NO_SYM);
+            self.label.push(label.raw());
+        }
+        self.push(interval);
+    }
+
+    /// The label of the interval at `index`, if it has one.
+    pub fn label(&self, index: usize) -> Option<Sym> {
+        self.label.get(index).copied().and_then(Sym::from_raw)
     }
 
     /// Number of intervals.
@@ -68,6 +84,11 @@ impl ComputeColumns {
         })
     }
 
+    /// All intervals with their labels, in record order.
+    pub fn iter_labelled(&self) -> impl ExactSizeIterator<Item = (Compute, Option<Sym>)> + '_ {
+        self.iter().enumerate().map(|(index, interval)| (interval, self.label(index)))
+    }
+
     /// Starts, in record order.
     pub fn starts_ns(&self) -> &[i64] {
         &self.start_ns
@@ -89,6 +110,9 @@ impl ComputeColumns {
     #[cfg(feature = "import")]
     pub(crate) fn rename(&mut self, name: impl Fn(Sym) -> Sym) {
         self.name.iter_mut().for_each(|sym| *sym = name(*sym));
+        for raw in &mut self.label {
+            *raw = Sym::from_raw(*raw).map_or(NO_SYM, |sym| name(sym).raw());
+        }
     }
 }
 

@@ -8,6 +8,10 @@ use std::sync::Arc;
 pub struct Sym(u32);
 
 impl Sym {
+    /// The first and the last that a table can have, for ranges of ordered keys.
+    pub(crate) const FIRST: Self = Self(0);
+    pub(crate) const LAST: Self = Self(u32::MAX);
+
     /// The position in the table, in order of first appearance.
     pub fn index(self) -> usize {
         self.0 as usize

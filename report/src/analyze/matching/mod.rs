@@ -91,13 +91,17 @@ impl<'a> Matching<'a> {
 
     /// All groups, by channel and number.
     pub(crate) fn groups(&self) -> impl Iterator<Item = Group<'_>> + '_ {
-        let ends = self.groups.iter().skip(1).map(|next| next.first).chain([self.parts.len()]);
-        self.groups.iter().zip(ends).filter_map(|(row, end)| {
-            let parts = self.parts.get(row.first..end)?;
-            let number = parts.first()?.number;
-            let channel = self.channels.get(row.channel as usize)?;
-            Some(Group { channel, number, op: row.op, state: row.state, parts })
-        })
+        (0..self.groups.len()).filter_map(|place| self.group(place))
+    }
+
+    /// The group at a place among all [`groups`](Self::groups).
+    pub(crate) fn group(&self, place: usize) -> Option<Group<'_>> {
+        let row = self.groups.get(place)?;
+        let end = self.groups.get(place + 1).map_or(self.parts.len(), |next| next.first);
+        let parts = self.parts.get(row.first..end)?;
+        let number = parts.first()?.number;
+        let channel = self.channels.get(row.channel as usize)?;
+        Some(Group { channel, number, op: row.op, state: row.state, parts })
     }
 
     /// All channels, in order of first appearance.

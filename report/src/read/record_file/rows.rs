@@ -16,6 +16,7 @@ struct PendingCompute {
     device: Option<u32>,
     lane: Option<Lane>,
     interval: Compute,
+    label: Option<Sym>,
 }
 
 /// The rows of one file on their way to tracks.
@@ -100,8 +101,9 @@ impl Assembly {
         let names = builder.names();
         let lane = self.lane(rows.stream.sym(row, names), device, rows.thread.get(row));
         let Some(name) = rows.name.sym(row, names) else { return self.skip("without_name", 1) };
+        let label = rows.label.sym(row, names);
         let interval = Compute { name, start_ns, end_ns, step: rows.step.get(row) };
-        self.compute.push(PendingCompute { device, lane, interval });
+        self.compute.push(PendingCompute { device, lane, interval, label });
         self.input.events += 1;
     }
 
@@ -240,10 +242,10 @@ impl Assembly {
     pub fn finish(mut self, builder: &mut Builder, about: Input) {
         let rank = self.rank;
         let cutter = std::mem::take(&mut self.lanes).finish();
-        for PendingCompute { device, lane, interval } in std::mem::take(&mut self.compute) {
+        for PendingCompute { device, lane, interval, label } in std::mem::take(&mut self.compute) {
             let (track, _) = builder.track(rank, device);
             cutter.cut(lane, interval.start_ns, interval.end_ns, |start_ns, end_ns| {
-                track.compute.push(Compute { start_ns, end_ns, ..interval });
+                track.compute.push_labelled(Compute { start_ns, end_ns, ..interval }, label);
             });
         }
         if cutter.nested > 0 {

@@ -4,7 +4,7 @@ mod charts;
 mod page;
 
 use crate::advise::{HotspotEvent, explain, explain_durations};
-use crate::analyze::Report;
+use crate::analyze::{Report, Straggler};
 use crate::units;
 use page::{Page, escape};
 
@@ -32,6 +32,7 @@ pub fn html(report: &Report) -> String {
     advice(&mut page, report);
     charts::ranks(&mut page, report);
     operations(&mut page, report);
+    stragglers(&mut page, report);
     across_ranks(&mut page, report);
     charts::steps(&mut page, report);
     sources(&mut page, report);
@@ -84,6 +85,40 @@ fn operations(page: &mut Page, report: &Report) {
             event.payload_bytes.map_or_else(unknown, units::bytes),
             event.rank_imbalance_ratio.map_or_else(unknown, units::percent),
             event.rank.map_or_else(String::new, |rank| rank.to_string()),
+        ]
+    });
+    page.table(&columns, rows.collect(), MAX_ROWS);
+}
+
+fn stragglers(page: &mut Page, report: &Report) {
+    let Some(across) = report.cross_rank.as_ref().filter(|across| !across.stragglers.is_empty()) else {
+        return;
+    };
+    page.heading(2, "Stragglers");
+    page.paragraph("Ranks that make others wait, clearly more than chance explains; worst first.");
+    page.list(&across.stragglers.iter().map(Straggler::in_words).collect::<Vec<_>>());
+    let columns = [
+        "rank",
+        "arrived last",
+        "collectives",
+        "caused wait",
+        "own wait",
+        "late by",
+        "span",
+        "when",
+        "steps",
+    ];
+    let rows = across.stragglers.iter().map(|one| {
+        vec![
+            one.rank.to_string(),
+            one.arrived_last.to_string(),
+            one.collectives.to_string(),
+            units::ms(one.caused_wait_ms),
+            units::ms(one.suffered_wait_ms),
+            units::ms(one.late_ms),
+            one.span.clone().unwrap_or_else(|| "outside recorded spans".to_owned()),
+            one.pattern.as_str().replace('_', " "),
+            format!("{} of {}", one.late_steps, one.steps),
         ]
     });
     page.table(&columns, rows.collect(), MAX_ROWS);

@@ -6,6 +6,7 @@ mod overview;
 mod ranks;
 mod sources;
 mod steps;
+mod stragglers;
 
 use crate::analyze::Report;
 use layout::Page;
@@ -46,6 +47,7 @@ pub fn text(report: &Report, options: &TextOptions) -> String {
     overview::what_to_try(&mut page, report);
     overview::operations(&mut page, report);
     ranks::ranks(&mut page, report);
+    stragglers::stragglers(&mut page, report);
     ranks::across(&mut page, report);
     steps::steps(&mut page, report);
     nccl::facts(&mut page, report);

@@ -1,0 +1,123 @@
+//! Stragglers of a whole timeline: a pass over its matched collectives.
+
+use super::{End, Found, Ledger, Part, RankWaits, SpanTimes, Straggler, block_of_time};
+use crate::analyze::filter::Selected;
+use crate::analyze::interval::{Cover, duration_ns};
+use crate::analyze::matching::{self, Group, Matching, State, is_synchronizing};
+
+/// The stragglers, worst first, and the sums of every rank. `covers` are the unions of the tracks' compute.
+pub(in crate::analyze) fn stragglers(
+    matching: &Matching<'_>,
+    covers: &[Cover],
+) -> (Vec<Straggler>, Vec<RankWaits>) {
+    let away: Vec<Cover> =
+        matching.selected().iter().zip(covers).map(|(one, cover)| away(one, cover)).collect();
+    let mut ledger = Ledger::default();
+    let tracks = Tracks { matching, covers, away: &away };
+    for (_, place) in order(matching) {
+        if let Some(group) = matching.group(place as usize) {
+            tracks.add(&mut ledger, &group);
+        }
+    }
+    drop(away);
+    let by_step = ledger.knows_steps();
+    let found = ledger.judge();
+    let spans = spans(matching, &found, by_step);
+    found.explain(spans, matching.names())
+}
+
+/// Last arrival and place of the collectives with all their members, in the order of their last arrivals: so a
+/// rank's earlier collectives come before its later ones.
+fn order(matching: &Matching<'_>) -> Vec<(i64, u32)> {
+    let names = matching.names();
+    let mut order: Vec<(i64, u32)> = matching
+        .groups()
+        .zip(0..)
+        .filter(|(group, _)| group.state == State::Complete && is_synchronizing(names.get(group.op)))
+        .filter_map(|(group, place)| {
+            Some((group.parts.iter().map(|&part| matching.times_ns(part).0).max()?, place))
+        })
+        .collect();
+    order.sort_unstable();
+    order
+}
+
+/// When a track does nothing but communicate: the union of its communication without its compute.
+fn away(one: &Selected<'_>, compute: &Cover) -> Cover {
+    Cover::new(one.track.comm.starts_ns(), one.track.comm.ends_ns()).without(compute)
+}
+
+struct Tracks<'a> {
+    matching: &'a Matching<'a>,
+    covers: &'a [Cover],
+    away: &'a [Cover],
+}
+
+impl Tracks<'_> {
+    fn add(&self, ledger: &mut Ledger, group: &Group<'_>) {
+        let matching = self.matching;
+        let comm = (group.channel.comm.index() as u32, group.channel.generation);
+        let times = || group.parts.iter().map(|&part| matching.times_ns(part));
+        let (Some(last), Some(end)) = (times().map(|time| time.0).max(), times().map(|time| time.1).max())
+        else {
+            return;
+        };
+        let parts: Option<Vec<Part>> = group.parts.iter().map(|&part| self.part(part, last)).collect();
+        let ends: Option<Vec<End>> = group.parts.iter().map(|&part| self.end(part)).collect();
+        if let (Some(parts), Some(ends)) = (parts, ends) {
+            ledger.observe(comm, matching.step(group), &parts, end, |track| matching.rank(track));
+            ledger.close(comm, ends);
+        }
+    }
+
+    /// What a track computes is known on its own clock, when it arrives on the common one.
+    fn part(&self, part: matching::Part, last_ns: i64) -> Option<Part> {
+        let event = self.matching.event(part)?;
+        let (start_ns, end_ns) = self.matching.times_ns(part);
+        let last = self.matching.on_track_ns(part.track, last_ns);
+        let turn = event.end_ns.min(last).max(event.start_ns);
+        let compute = self.covers.get(part.track as usize)?;
+        let exposed_wait_ns =
+            duration_ns(event.start_ns, turn).saturating_sub(compute.overlap_ns(event.start_ns, turn));
+        Some(Part {
+            track: part.track,
+            start_ns,
+            wait_ns: duration_ns(start_ns, end_ns.min(last_ns)),
+            exposed_wait_ns,
+            busy_ns: self.busy_ns(part.track, event.start_ns)?,
+        })
+    }
+
+    fn end(&self, part: matching::Part) -> Option<End> {
+        let event = self.matching.event(part)?;
+        let (_, end_ns) = self.matching.times_ns(part);
+        let compute = self.covers.get(part.track as usize)?;
+        let blocked = compute.overlap_ns(event.end_ns.saturating_sub(1), event.end_ns) == 0;
+        Some(End { track: part.track, end_ns, busy_ns: self.busy_ns(part.track, event.end_ns)?, blocked })
+    }
+
+    /// Time that the track did not spend in exposed communication, up to an instant of its own clock.
+    fn busy_ns(&self, track: u32, at_ns: i64) -> Option<i64> {
+        let away_ns = self.away.get(track as usize)?.overlap_ns(i64::MIN, at_ns);
+        Some(at_ns.saturating_sub(i64::try_from(away_ns).unwrap_or(i64::MAX)))
+    }
+}
+
+/// Compute per span of the ranks that are to be explained.
+fn spans(matching: &Matching<'_>, found: &Found, by_step: bool) -> SpanTimes {
+    let mut spans = SpanTimes::default();
+    let wanted = found.ranks_to_explain();
+    for one in matching.selected().iter().filter(|one| wanted.contains(&one.track.rank)) {
+        for (compute, label) in one.track.compute.iter_labelled() {
+            let number = match by_step {
+                true => one.index.assign(compute.step, compute.start_ns),
+                false => Some(block_of_time(compute.start_ns)),
+            };
+            if let Some(number) = number {
+                let ns = duration_ns(compute.start_ns, compute.end_ns);
+                spans.add(one.track.rank, compute.name, label, number, ns);
+            }
+        }
+    }
+    spans
+}
