@@ -75,10 +75,15 @@ pub use commtrace_instrument::{
 pub use commtrace_instrument::{GpuGroup, GpuStream};
 
 pub use commtrace_collectives as collectives;
+/// `cudarc::nccl` with calls that trace themselves (feature `nccl`).
+#[cfg(feature = "nccl")]
+pub use commtrace_collectives::nccl;
 pub use commtrace_report as report;
 
 /// What a training program uses: the span macros, the communicators and what their methods take.
 pub mod prelude {
+    #[cfg(feature = "nccl")]
+    pub use commtrace_collectives::NcclComm;
     pub use commtrace_collectives::{Communicator, Group, LocalComm, Pending, ReduceOp};
     #[cfg(feature = "cuda")]
     pub use commtrace_instrument::GpuStream;

@@ -38,6 +38,13 @@ pub enum CallKind {
         /// Number of the message from `source` to `destination`.
         count: u64,
     },
+    /// A send or receive of one rank, where the other's global rank is not known.
+    WithPeer {
+        /// [`Op::Send`] or [`Op::Recv`].
+        op: Op,
+        /// The other rank, as a rank of the communicator; may be out of range.
+        peer: i32,
+    },
     /// The making of sub-communicators.
     Split {
         /// Which split of the communicator.
@@ -54,6 +61,7 @@ impl fmt::Display for CallId {
                 f,
                 "send from rank {source} to rank {destination} (communicator {comm}, message {count})"
             ),
+            CallKind::WithPeer { op, peer } => write!(f, "{op} (communicator {comm}, peer {peer})"),
             CallKind::Split { count } => write!(f, "split {count} of communicator {comm}"),
         }
     }
@@ -144,6 +152,18 @@ pub enum Error {
         library: &'static str,
         /// Why, and what to do.
         problem: String,
+    },
+    /// NCCL or the GPU's driver reported an error code.
+    #[error("{what}: {library} error {code} ({message})")]
+    Native {
+        /// Which library, for example `NCCL`.
+        library: &'static str,
+        /// Which call of the communicator, or what else was done.
+        what: String,
+        /// The library's own code.
+        code: i32,
+        /// The library's own words.
+        message: String,
     },
     /// A buffer and the host data copied to or from it differ in length.
     #[error("cannot copy {from} elements into {to}")]

@@ -32,6 +32,8 @@ mod host;
 mod local;
 #[cfg(feature = "mpi")]
 mod mpi;
+#[cfg(feature = "nccl")]
+pub mod nccl;
 mod op;
 mod pending;
 mod trace;
@@ -42,5 +44,7 @@ pub use error::{CallId, CallKind, Error, Result};
 pub use local::{LocalBuilder, LocalComm, LocalGroup};
 #[cfg(feature = "mpi")]
 pub use mpi::{MpiBuilder, MpiComm, MpiGroup};
+#[cfg(feature = "nccl")]
+pub use nccl::NcclComm;
 pub use op::Op;
 pub use pending::Pending;

@@ -45,7 +45,8 @@ pub struct Args {
     #[arg(long, value_name = "RATE", default_value_t = 0.01, value_parser = learning_rate)]
     pub learning_rate: f32,
 
-    /// What carries the collectives: `local` is threads of this process.
+    /// What carries the collectives: `local` is threads of this process; `nccl` is GPUs, of this process or
+    /// (with torchrun's variables) one per process.
     #[arg(long, value_enum, default_value_t = Backend::Local)]
     pub backend: Backend,
 }
@@ -59,6 +60,7 @@ pub enum Overlap {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Backend {
     Local,
+    Nccl,
 }
 
 /// A rank that computes longer.

@@ -16,21 +16,36 @@ pub struct Bucket<C: Communicator> {
     pending: Option<Pending<C::Owned<f32>>>,
 }
 
-/// Buckets of at least `bytes` for `layers`, in backward order; the last may be smaller.
-pub fn plan<C: Communicator>(comm: &C, layers: &[Layer], bytes: usize) -> Result<Vec<Bucket<C>>> {
+/// The layers of a bucket, where each one's gradients are in it, and how many they are together.
+pub struct Members {
+    pub layers: Vec<(usize, Range<usize>)>,
+    pub len: usize,
+}
+
+/// Divides layers of `lens` parameters into buckets of at least `bytes`, in backward order; the last may be
+/// smaller.
+pub fn divide(lens: &[usize], bytes: usize) -> Vec<Members> {
     let mut buckets = Vec::new();
-    let (mut members, mut len) = (Vec::new(), 0);
-    for (index, layer) in layers.iter().enumerate().rev() {
-        members.push((index, len..len + layer.len()));
-        len += layer.len();
+    let (mut layers, mut len) = (Vec::new(), 0);
+    for (index, layer) in lens.iter().enumerate().rev() {
+        layers.push((index, len..len + layer));
+        len += layer;
         if len * size_of::<f32>() >= bytes || index == 0 {
-            let buffer = Some(comm.alloc_zeros(len)?);
-            let layers = std::mem::take(&mut members);
-            buckets.push(Bucket { layers, gradients: vec![0.0; len], buffer, pending: None });
+            buckets.push(Members { layers: std::mem::take(&mut layers), len });
             len = 0;
         }
     }
-    Ok(buckets)
+    buckets
+}
+
+/// Buckets of at least `bytes` for `layers`.
+pub fn plan<C: Communicator>(comm: &C, layers: &[Layer], bytes: usize) -> Result<Vec<Bucket<C>>> {
+    let lens: Vec<usize> = layers.iter().map(Layer::len).collect();
+    let buckets = divide(&lens, bytes).into_iter().map(|Members { layers, len }| {
+        let buffer = Some(comm.alloc_zeros(len)?);
+        Ok(Bucket { layers, gradients: vec![0.0; len], buffer, pending: None })
+    });
+    buckets.collect()
 }
 
 impl<C: Communicator> Bucket<C> {

@@ -8,13 +8,15 @@
 //! COMMTRACE_DIR=out cargo run --release --example ddp_train    # records and reports in out/
 //! ```
 //!
-//! The ranks are threads of this process. `train` is written against the trait `Communicator`, so that
+//! The ranks are threads of this process, or GPUs with `--features nccl` and `--backend nccl`. `train` is written against the trait `Communicator`, so that
 //! the same code runs on other backends.
 
 mod args;
 mod buckets;
 mod data;
 mod model;
+#[cfg(feature = "nccl")]
+mod nccl;
 mod train;
 
 use args::{Args, Backend};
@@ -41,9 +43,15 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
 
     let data = data::load();
     let outcomes = match args.backend {
-        Backend::Local => LocalComm::run(args.ranks, |comm| train(&comm, &data, args)),
+        Backend::Local => {
+            let ranks = LocalComm::run(args.ranks, |comm| train(&comm, &data, args));
+            ranks.into_iter().collect::<Result<Vec<_>, _>>()?
+        }
+        #[cfg(feature = "nccl")]
+        Backend::Nccl => nccl::run(&data, args).map_err(|error| -> Box<dyn Error> { error })?,
+        #[cfg(not(feature = "nccl"))]
+        Backend::Nccl => return Err("--backend nccl: build with --features nccl".into()),
     };
-    let outcomes = outcomes.into_iter().collect::<Result<Vec<_>, _>>()?;
     outcomes.first().map_or(Ok(()), check)
 }
 

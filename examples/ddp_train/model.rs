@@ -1,10 +1,10 @@
 //! A multilayer perceptron whose backward pass goes layer by layer, so that gradients can leave early.
 
 use fastrand::Rng;
-use ndarray::{Array1, Array2, Axis, Zip};
+use ndarray::{Array1, Array2, ArrayBase, Axis, DataMut, Ix2, Zip};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-const MOMENTUM: f32 = 0.9;
+pub const MOMENTUM: f32 = 0.9;
 
 /// Fully connected layers with ReLU between them; the last gives logits.
 #[derive(Debug)]
@@ -121,7 +121,10 @@ pub struct Score {
 }
 
 /// Turns logits into the gradient of the mean softmax cross-entropy, and says how good they were.
-pub fn cross_entropy(logits: &mut Array2<f32>, labels: &Array1<usize>) -> Score {
+pub fn cross_entropy<S: DataMut<Elem = f32>>(
+    logits: &mut ArrayBase<S, Ix2>,
+    labels: &Array1<usize>,
+) -> Score {
     let mut score = Score::default();
     let samples = labels.len() as f32;
     for (mut row, &label) in logits.outer_iter_mut().zip(labels) {

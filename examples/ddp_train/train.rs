@@ -9,7 +9,7 @@ use commtrace::prelude::*;
 use std::thread;
 
 /// Steps between two lines of progress.
-const LOG_EVERY: usize = 20;
+pub const LOG_EVERY: usize = 20;
 
 /// Where training led.
 #[derive(Debug)]
@@ -120,7 +120,7 @@ fn train_step<C: Communicator>(
     Ok(score)
 }
 
-fn broadcast_weights<C: Communicator>(comm: &C, model: &mut Mlp) -> Result<()> {
+pub fn broadcast_weights<C: Communicator>(comm: &C, model: &mut Mlp) -> Result<()> {
     for layer in &mut model.layers {
         let mut values: Vec<f32> = layer.parameters().collect();
         let mut buffer = comm.alloc_from(&values)?;
@@ -143,7 +143,7 @@ fn evaluate<C: Communicator>(comm: &C, model: &Mlp, samples: &Samples) -> Result
 }
 
 /// Means over the samples of all ranks.
-fn over_ranks<C: Communicator>(comm: &C, score: Score, samples: usize) -> Result<Metrics> {
+pub fn over_ranks<C: Communicator>(comm: &C, score: Score, samples: usize) -> Result<Metrics> {
     let mut sums = [f64::from(score.loss_sum), score.correct as f64, samples as f64];
     let mut buffer = comm.alloc_from(&sums)?;
     comm.all_reduce_in_place(&mut buffer, &ReduceOp::Sum)?;

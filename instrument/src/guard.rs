@@ -150,7 +150,7 @@ impl Config {
     }
 
     fn start(self) -> Result<Guard, InitError> {
-        rank::set_launcher_rank(self.launch.rank);
+        rank::set_launcher(self.launch.rank, self.launch.world_size);
         if !self.is_on() {
             return Ok(Guard { recorder: None, finish_timeout: Duration::ZERO });
         }

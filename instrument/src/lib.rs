@@ -62,6 +62,7 @@ pub use guard::{Guard, InitError, init, layer};
 pub use layer::CommtraceLayer;
 pub use rank::{
     Communicator, RankScope, current_rank, global_rank, rank_scope, register_communicator, set_world,
+    world_size,
 };
 pub use recorder::Stats;
 pub use stream::SpanStream;

@@ -17,6 +17,7 @@ thread_local! {
 const UNKNOWN: u64 = u64::MAX;
 
 static LAUNCHER_RANK: AtomicU64 = AtomicU64::new(UNKNOWN);
+static LAUNCHER_SIZE: AtomicU64 = AtomicU64::new(UNKNOWN);
 static WORLD_RANK: AtomicU64 = AtomicU64::new(UNKNOWN);
 static WORLD_SIZE: AtomicU64 = AtomicU64::new(UNKNOWN);
 
@@ -82,8 +83,15 @@ pub fn set_world(rank: u32, size: u32) {
     WORLD_SIZE.store(size.into(), Ordering::Relaxed);
 }
 
-pub(crate) fn set_launcher_rank(rank: Option<u32>) {
+pub(crate) fn set_launcher(rank: Option<u32>, size: Option<u32>) {
     LAUNCHER_RANK.store(rank.map_or(UNKNOWN, u64::from), Ordering::Relaxed);
+    LAUNCHER_SIZE.store(size.map_or(UNKNOWN, u64::from), Ordering::Relaxed);
+}
+
+/// The number of ranks of the job, if the launcher, [`set_world`] or the process's first communicator
+/// ([`global_rank`]) says it.
+pub fn world_size() -> Option<u32> {
+    known(&LAUNCHER_SIZE).or_else(|| stated_world().1)
 }
 
 /// Rank and size that [`set_world`] stated, else those of the first communicator.

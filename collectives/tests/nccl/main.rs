@@ -1,0 +1,13 @@
+//! `NcclComm` on the stand-in driver and NCCL, through cudarc as an application uses it. Each test is a
+//! process of its own.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod drop_in;
+mod failures;
+mod groups;
+mod job;
+mod results;
+mod seen;
+mod spans;
