@@ -4,6 +4,7 @@ mod capture;
 mod common;
 mod driver;
 mod faults;
+mod folder;
 mod memory;
 mod nccl;
 mod nccl_failures;
