@@ -41,9 +41,9 @@ pub struct Launch {
     arguments: Arguments,
 }
 
-/// A loaded module: the kernels that its image names.
+/// A loaded module: the kernels that its image names, with their handles.
 pub struct Module {
-    kernels: Vec<&'static Kernel>,
+    functions: Vec<(&'static str, Handle)>,
 }
 
 use Parameter::{F32, U64};
@@ -64,23 +64,31 @@ pub fn load(image: &str) -> Result<Handle> {
     let names = entries.filter_map(|rest| {
         rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').find(|name| !name.is_empty())
     });
-    let kernels: Vec<_> =
-        names.filter_map(|name| KERNELS.iter().find(|kernel| kernel.name == name)).collect();
-    if kernels.is_empty() {
+    let kernels = names.filter_map(|name| KERNELS.iter().find(|kernel| kernel.name == name));
+    let functions: Vec<_> = kernels
+        .map(|kernel| Some((kernel.name, FUNCTIONS.insert(Arc::new(kernel))?)))
+        .collect::<Option<_>>()
+        .ok_or(Error::OUT_OF_MEMORY)?;
+    if functions.is_empty() {
         return Err(Error::INVALID_IMAGE);
     }
-    MODULES.insert(Arc::new(Module { kernels })).ok_or(Error::OUT_OF_MEMORY)
+    MODULES.insert(Arc::new(Module { functions })).ok_or(Error::OUT_OF_MEMORY)
 }
 
+/// Unloads a module; handles of its functions are stale from then on.
 pub fn unload(module: Handle) -> Result {
-    MODULES.remove(module).map(|_| ()).ok_or(Error::INVALID_HANDLE)
+    let module = MODULES.remove(module).ok_or(Error::INVALID_HANDLE)?;
+    for (_, function) in &module.functions {
+        FUNCTIONS.remove(*function);
+    }
+    Ok(())
 }
 
 /// The function of a module by its name.
 pub fn function(module: Handle, name: &str) -> Result<Handle> {
     let module = MODULES.get(module).ok_or(Error::INVALID_HANDLE)?;
-    let kernel = module.kernels.iter().find(|kernel| kernel.name == name).ok_or(Error::NOT_FOUND)?;
-    FUNCTIONS.insert(Arc::new(*kernel)).ok_or(Error::OUT_OF_MEMORY)
+    let function = module.functions.iter().find(|(known, _)| *known == name);
+    function.map(|(_, handle)| *handle).ok_or(Error::NOT_FOUND)
 }
 
 pub fn check_function(function: Handle) -> Result {

@@ -118,7 +118,7 @@ fn copy_of(address: usize, length: usize) -> Result<Vec<u8>> {
 /// Runs one collective.
 pub fn run(mesh: &Mesh, call: &Call) -> Result {
     agree(mesh, call)?;
-    let all_arrived = Instant::now();
+    let transfer = Transfer::begin();
     match call.kind {
         Kind::AllReduce => all_reduce(mesh, call)?,
         Kind::AllGather => {
@@ -153,10 +153,24 @@ pub fn run(mesh: &Mesh, call: &Call) -> Result {
             return Err(Error::usage("a point-to-point call is no collective"));
         }
     }
-    if let Some(rest) = settings::get().transfer.checked_sub(all_arrived.elapsed()) {
-        std::thread::sleep(rest);
-    }
+    transfer.fill_up();
     all_gather(mesh, &[1]).map(|_| ())
+}
+
+/// The time since all ranks arrived.
+struct Transfer(Instant);
+
+impl Transfer {
+    fn begin() -> Transfer {
+        Transfer(Instant::now())
+    }
+
+    /// Waits until it is as long as the settings ask for.
+    fn fill_up(&self) {
+        if let Some(rest) = settings::get().transfer.checked_sub(self.0.elapsed()) {
+            std::thread::sleep(rest);
+        }
+    }
 }
 
 /// Compares what all ranks were asked for; it is also where they wait for the last to arrive.
@@ -305,6 +319,7 @@ pub fn run_point_to_point(mesh: &Mesh, calls: &[&Call]) -> Result {
         let text = format!("rank {own} and rank {peer} disagree on what is sent from one to the other");
         return Err(Error::usage(text));
     }
+    let transfer = Transfer::begin();
     mesh.exchange(
         sends.iter().filter(|it| far(&it.0)).map(|it| Send { peer: it.0, bytes: &it.2 }).collect(),
         receives
@@ -323,6 +338,7 @@ pub fn run_point_to_point(mesh: &Mesh, calls: &[&Call]) -> Result {
     for (_, _, _, bytes, address) in &receives {
         buffer(*address, bytes.len())?.copy_from_slice(bytes);
     }
+    transfer.fill_up();
     let done = [1];
     mesh.exchange(
         receives.iter().filter(|it| far(&it.0)).map(|it| Send { peer: it.0, bytes: &done }).collect(),

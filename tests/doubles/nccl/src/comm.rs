@@ -92,8 +92,12 @@ impl Comm {
     /// Keeps the scalar of a reduction of the application's own, and returns its number.
     pub fn add_scalar(&self, data_type: DataType, scalar: Scalar) -> usize {
         let mut scalars = lock(&self.scalars);
-        scalars.push(Some((data_type, scalar)));
-        scalars.len() - 1
+        let place = scalars.iter().position(Option::is_none).unwrap_or(scalars.len());
+        if place == scalars.len() {
+            scalars.push(None);
+        }
+        scalars[place] = Some((data_type, scalar));
+        place
     }
 
     pub fn scalar(&self, number: usize) -> Option<(DataType, Scalar)> {

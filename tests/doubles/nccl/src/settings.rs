@@ -10,7 +10,8 @@ pub struct Settings {
     pub version: i32,
     /// A rank, and how late it joins each collective.
     pub slow_rank: Option<(usize, Duration)>,
-    /// The least time from the arrival of the last rank to the end of a collective.
+    /// The least time from the arrival of the last rank to the end of a collective, or of a message's
+    /// second side to its end.
     pub transfer: Duration,
     /// How long ranks wait for each other as a communicator is made.
     pub init_timeout: Duration,

@@ -154,6 +154,9 @@ fn an_access_outside_of_what_is_allocated_is_an_illegal_address() {
             launch(10).unwrap();
             assert_eq!(stream.clone_dtoh(&y).unwrap(), [2.5; 10]);
             launch(11).unwrap();
+            assert_eq!(result::module::unload(module), Ok(()));
+            let gone = Err(DriverError(CUresult::CUDA_ERROR_INVALID_HANDLE));
+            assert_eq!(launch(10), gone, "the function went with its module");
         }
         assert_eq!(stream.synchronize(), Err(DriverError(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS)));
     });
