@@ -124,6 +124,8 @@ fn build(profile: &Path) -> Result<(), Error> {
     let name = if name == "debug" { "dev" } else { name };
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
+        // The stand-ins are for this machine, whatever the tests were built as.
+        .env_remove("CARGO_BUILD_TARGET")
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../.."))
         .args(["build", "--quiet", "--locked", "--profile", name, "--target-dir"])
         .arg(profile.parent().unwrap_or(profile));
