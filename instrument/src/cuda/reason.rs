@@ -81,11 +81,11 @@ impl Reason {
             Self::Driver(code) => match code {
                 4 => "driver shut down",
                 46 | 101 | 214 | 220 | 226 => "device lost",
-                201 => "invalid context",
-                400 => "event on another context",
+                // A context that is not one (any more).
+                201 | 709 => "context destroyed",
+                400 => "destroyed or of another context",
                 700 => "illegal address",
                 702 => "launch timeout",
-                709 => "context destroyed",
                 710 => "device assertion",
                 715 => "illegal instruction",
                 716 => "misaligned address",

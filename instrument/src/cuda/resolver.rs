@@ -157,7 +157,7 @@ impl Resolver {
             self.round(finish || rounds > 0);
             {
                 let mut state = lock(&self.recorder.gpu.control.state);
-                if state.rounds_done < rounds {
+                if state.rounds_done < rounds && self.can_convert() {
                     state.rounds_done = rounds;
                     self.recorder.gpu.control.changed.notify_all();
                 }
@@ -173,6 +173,13 @@ impl Resolver {
             let waiting = outstanding || self.contexts.iter().any(|timed| timed.clock.is_waiting());
             std::thread::park_timeout(if waiting { POLL } else { IDLE });
         }
+    }
+
+    /// Whether a finished span could be converted in every context: a clock is tied after a round or two.
+    fn can_convert(&self) -> bool {
+        self.contexts
+            .iter()
+            .all(|timed| timed.clock.is_tied() || timed.failed.is_some() || timed.context.failed().is_some())
     }
 
     fn round(&mut self, publish: bool) {
@@ -205,16 +212,15 @@ impl Resolver {
             let ready = ring.records.slots();
             let Ok(chunk) = ring.records.read_chunk(ready) else { continue };
             for record in chunk {
-                let Some(stream) = self.recorder.gpu.stream(record.words.stream()) else { continue };
                 let waiting = Waiting {
-                    work: Work::Span(record.words.with_stream(stream.label)),
+                    work: Work::Span(record.words),
                     pair: record.pair,
                     entered: record.entered,
                     thread: record.thread,
                     since: now,
                     overdue: false,
                 };
-                self.add(stream, waiting);
+                self.add(record.stream, waiting);
             }
         }
         self.recorder.gpu.queue.retire(&mut rings);

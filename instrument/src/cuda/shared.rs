@@ -16,10 +16,10 @@ use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError, RwLock};
 use std::thread::Thread;
 
 /// A span whose events are recorded and have not been seen to happen.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct GpuRecord {
-    /// Their `stream` is the id of a [`TracedStream`].
     pub words: SpanWords,
+    pub stream: Arc<TracedStream>,
     /// Ticks when it was entered: its work began later.
     pub entered: u64,
     pub pair: Pair,

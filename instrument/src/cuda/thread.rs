@@ -84,8 +84,8 @@ impl GpuThread {
                 send_untimed(recorder, untimed, words, stream.known.device, thread, reason);
             }
             Ok(pair) => {
-                let words = words.with_stream(stream.known.id);
-                let record = GpuRecord { words, entered, pair, thread };
+                let words = words.with_stream(stream.label);
+                let record = GpuRecord { words, stream: Arc::clone(stream), entered, pair, thread };
                 let sender = self.sender.get_or_insert_with(|| recorder.gpu.queue.sender());
                 match sender.send(record) {
                     Sent::Stored => {}

@@ -16,7 +16,7 @@ mod track;
 use crate::analyze::{AnalyzeOptions, Report};
 use crate::read::lanes::LaneKey;
 use crate::record::{Row, RowKind, meta};
-use crate::timeline::Names;
+use crate::timeline::{Names, Untimed};
 use collectives::Collectives;
 use indexmap::IndexMap;
 use queue::{Call, Interval, Kind, Queue, Span};
@@ -59,6 +59,8 @@ pub struct Aggregator {
     late: u64,
     lost: u64,
     skipped: IndexMap<String, u64>,
+    /// Per rank.
+    untimed_compute: BTreeMap<u32, Untimed>,
 }
 
 /// Where a rank's intervals go.
@@ -94,6 +96,7 @@ impl Aggregator {
             late: 0,
             lost: 0,
             skipped: IndexMap::new(),
+            untimed_compute: BTreeMap::new(),
         }
     }
 
@@ -119,9 +122,12 @@ impl Aggregator {
         let (Some(start_ns), Some(dur_ns)) = (row.start_ns, row.dur_ns) else {
             if row.kind == RowKind::Comm {
                 let track = self.track(rank, row.device);
-                self.tracks[track].add_untimed(row.untimed.unwrap_or("unknown"), row.bytes);
+                self.tracks[track].untimed.add(row.untimed.unwrap_or("unknown"), row.bytes);
                 self.events += 1;
             } else {
+                if let (RowKind::Compute, Some(reason)) = (row.kind, row.untimed) {
+                    self.untimed_compute.entry(rank).or_default().add(reason, None);
+                }
                 self.skip(reason);
             }
             return;

@@ -2,6 +2,7 @@
 
 use super::{Aggregator, RankState, steps};
 use crate::analyze::{InputReport, RankReport, Report, UntimedReport, assemble};
+use crate::read::untimed::compute_warning;
 use indexmap::IndexMap;
 
 impl Aggregator {
@@ -67,6 +68,9 @@ impl Aggregator {
                 "{} records were lost while recording; times and counts are too small by these.",
                 self.lost
             ));
+        }
+        for (&rank, untimed) in &self.untimed_compute {
+            warnings.push(compute_warning(rank, untimed));
         }
         if self.late > 0 {
             warnings.push(format!(

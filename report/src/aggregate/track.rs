@@ -74,13 +74,6 @@ impl TrackState {
         }
     }
 
-    /// Adds communication without a time.
-    pub fn add_untimed(&mut self, reason: &str, bytes: Option<u64>) {
-        self.untimed.count += 1;
-        self.untimed.bytes = self.untimed.bytes.saturating_add(bytes.unwrap_or(0));
-        *self.untimed.reasons.entry(reason.to_owned()).or_default() += 1;
-    }
-
     /// Whether the track has any interval or record.
     pub fn is_empty(&self) -> bool {
         self.extent.is_none() && self.untimed.count == 0

@@ -46,6 +46,7 @@ mod progress;
 mod rank_name;
 mod record_file;
 mod timeline_json;
+pub(crate) mod untimed;
 
 pub use error::ReadError;
 pub use progress::Progress;

@@ -2,9 +2,10 @@
 
 use super::super::builder::Builder;
 use super::super::lanes::{Lane, LaneKey, Lanes};
+use super::super::untimed::compute_warning;
 use super::decode::Rows;
 use crate::record::{Header, RowKind, meta};
-use crate::timeline::{Capped, Comm, Compute, Input, Open, Step, Sym};
+use crate::timeline::{Capped, Comm, Compute, Input, Open, Step, Sym, Untimed};
 use indexmap::IndexMap;
 use std::collections::{HashMap, HashSet};
 
@@ -26,6 +27,7 @@ pub(super) struct Assembly {
     lanes: Lanes,
     compute: Vec<PendingCompute>,
     open: HashMap<u64, (Option<u32>, Open)>,
+    untimed_compute: Untimed,
     input: Input,
     drops: IndexMap<String, u64>,
     ended: bool,
@@ -50,6 +52,7 @@ impl Assembly {
             lanes: Lanes::default(),
             compute: Vec::new(),
             open: HashMap::new(),
+            untimed_compute: Untimed::default(),
             input: Input::default(),
             drops: IndexMap::new(),
             ended: false,
@@ -95,7 +98,12 @@ impl Assembly {
         let (start_ns, end_ns) = match self.times(rows, row) {
             Times::Known(start_ns, end_ns) => (start_ns, end_ns),
             Times::OutOfRange => return,
-            Times::None | Times::Length(_) => return self.skip("compute_without_time", 1),
+            Times::None | Times::Length(_) => {
+                if let Some(reason) = rows.untimed.text(row) {
+                    self.untimed_compute.add(reason, None);
+                }
+                return self.skip("compute_without_time", 1);
+            }
         };
         let device = rows.device.get(row);
         let names = builder.names();
@@ -116,10 +124,7 @@ impl Assembly {
             Times::Length(length) => (0, length),
             Times::None => {
                 let reason = rows.untimed.text(row).unwrap_or("unknown").to_owned();
-                let untimed = &mut builder.track(self.rank, device).0.untimed;
-                untimed.count += 1;
-                untimed.bytes = untimed.bytes.saturating_add(bytes.unwrap_or(0));
-                *untimed.reasons.entry(reason).or_default() += 1;
+                builder.track(self.rank, device).0.untimed.add(&reason, bytes);
                 self.input.events += 1;
                 return;
             }
@@ -316,6 +321,9 @@ impl Assembly {
 
     fn warn_of_losses(&self, builder: &mut Builder, path: &str) {
         let rank = self.rank;
+        if self.untimed_compute.count > 0 {
+            builder.warn(compute_warning(rank, &self.untimed_compute));
+        }
         if !self.ended {
             builder.warn(format!(
                 "Rank {rank} did not end regularly: {path} has no end row, so the process was killed or is \

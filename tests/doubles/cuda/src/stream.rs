@@ -123,6 +123,13 @@ impl Stream {
         self.flags & NON_BLOCKING == 0 && !self.is_legacy()
     }
 
+    /// Whether what is enqueued here would have to wait for work that is being captured: on the legacy
+    /// stream while a blocking stream of the context is.
+    pub fn is_barred_by_capture(&self) -> bool {
+        let captured = |other: &Arc<Stream>| other.is_blocking() && other.capture().is_some();
+        self.is_legacy() && self.context.streams().iter().any(captured)
+    }
+
     /// The capture that this stream is part of.
     pub fn capture(&self) -> Option<Arc<Capture>> {
         if self.captures.load(Ordering::Acquire) { lock(&self.capture).clone() } else { None }

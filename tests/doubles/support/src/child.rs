@@ -68,6 +68,20 @@ pub fn name_around<F>(_: F) -> &'static str {
 /// If the stand-ins cannot be built, or the child fails or takes longer than two minutes; with what the
 /// child said.
 pub fn in_child(test: &str, variables: &[(&str, &str)], body: impl FnOnce()) -> Option<Run> {
+    in_child_within(TIME_LIMIT, test, variables, body)
+}
+
+/// As [`in_child`], for a body that has much to do.
+///
+/// # Panics
+///
+/// As `in_child`, after `limit`.
+pub fn in_child_within(
+    limit: Duration,
+    test: &str,
+    variables: &[(&str, &str)],
+    body: impl FnOnce(),
+) -> Option<Run> {
     if std::env::var(CHILD).is_ok_and(|name| name == test) {
         body();
         return None;
@@ -79,10 +93,10 @@ pub fn in_child(test: &str, variables: &[(&str, &str)], body: impl FnOnce()) -> 
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
     command.env(CHILD, test).env("DOUBLE_CUDA_LOG", &log).env("DOUBLE_CUDA_COUNTS", &counts);
     command.envs(variables.iter().copied());
-    let finished = finish(&mut command, TIME_LIMIT).unwrap_or_else(|error| panic!("{test}: {error}"));
+    let finished = finish(&mut command, limit).unwrap_or_else(|error| panic!("{test}: {error}"));
     let said = || format!("{}\n{}", finished.stdout, finished.stderr);
     match finished.status {
-        None => panic!("the child of {test} did not end within {TIME_LIMIT:?}:\n{}", said()),
+        None => panic!("the child of {test} did not end within {limit:?}:\n{}", said()),
         Some(status) if !status.success() => panic!("the child of {test} failed, {status}:\n{}", said()),
         // A name that matches no test runs nothing and is a success too.
         Some(_) if !finished.stdout.contains("1 passed") => panic!("no test is named {test}:\n{}", said()),

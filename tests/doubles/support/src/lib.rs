@@ -29,6 +29,6 @@ mod log;
 pub use build::{Doubles, Error};
 #[doc(hidden)]
 pub use child::name_around;
-pub use child::{Finished, Run, finish, in_child};
+pub use child::{Finished, Run, finish, in_child, in_child_within};
 pub use counts::{Counts, SYNCHRONIZING};
 pub use log::Piece;

@@ -2,7 +2,7 @@
 
 use crate::abi::Out;
 use crate::capture::{self, Mode};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::{graph, stream};
 use double_common::handles::Handle;
 use std::ffi::{c_int, c_uint, c_void};
@@ -10,6 +10,10 @@ use std::ffi::{c_int, c_uint, c_void};
 /// `CUstreamCaptureStatus` of a stream, and the number of its capture.
 fn status(stream: Handle) -> Result<(c_uint, u64)> {
     let stream = stream::find(stream)?;
+    if stream.is_barred_by_capture() {
+        // The question leaves the capture as it is; work would not.
+        return Err(Error::STREAM_CAPTURE_IMPLICIT);
+    }
     Ok(match stream.capture() {
         None => (0, 0),
         Some(capture) if capture.is_valid() => (1, capture.id),
