@@ -29,6 +29,9 @@
 //! lock; entering pushes a clock reading on a thread-local stack; exiting pushes a record of fixed size
 //! into the thread's ring. The writer thread empties the rings, converts ticks to nanoseconds, writes
 //! Arrow batches and keeps running aggregates. Nothing waits for it: what does not fit is counted.
+//!
+//! With feature `cuda`, a span on a GPU stream also records two CUDA events; the module `cuda` says what
+//! becomes of them.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod clock;

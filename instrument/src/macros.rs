@@ -23,7 +23,8 @@ macro_rules! step_span {
 
 /// A compute interval named by a literal; further `tracing` fields may follow.
 ///
-/// `stream = &stream`, if given, comes first and names the stream that the work is enqueued on.
+/// `stream = &stream`, if given, comes first and names the stream that the work is enqueued on
+/// ([`SpanStream`](crate::SpanStream)). On a GPU stream (feature `cuda`) the span is timed by the GPU.
 /// `label = …` is a name made at run time, such as a layer's number.
 ///
 /// ```

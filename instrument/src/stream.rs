@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 /// A stream that a span's work runs on.
 ///
-/// Text names a stream of the host, such as a communication thread. GPU streams also attach their
-/// timing events to the span.
+/// Text names a stream of the host, such as a communication thread. With feature `cuda`, GPU streams
+/// (cudarc's `Arc<CudaStream>`, `GpuStream`) also make the span one that the GPU times; `None` of an
+/// `Option` of them leaves it to the host, where there is no GPU.
 pub trait SpanStream {
     /// The stream's name in records and reports.
     fn label(&self) -> Cow<'_, str>;

@@ -90,6 +90,7 @@ impl Reason {
                 715 => "illegal instruction",
                 716 => "misaligned address",
                 719 => "launch failed",
+                800 => "not permitted in a host function",
                 code => return format!("driver error {code}").into(),
             },
         };

@@ -4,7 +4,7 @@ use commtrace_instrument::{Guard, init};
 use commtrace_report::read::{ReadOptions, read};
 use commtrace_report::timeline::{Comm, Compute, Timeline};
 use cudarc::driver::{CudaStream, result};
-use double_support::{Run, in_child};
+use double_support::{Run, in_child_within};
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::time::Duration;
@@ -12,11 +12,21 @@ use std::time::Duration;
 /// Runs `body` in a child process that records into a folder, and reads what it recorded. `None` in the
 /// child.
 pub fn recorded(test: &str, variables: &[(&str, &str)], body: impl FnOnce(Guard)) -> Option<(Run, Timeline)> {
+    recorded_within(Duration::from_secs(120), test, variables, body)
+}
+
+/// As [`recorded`], for a body that has much to do.
+pub fn recorded_within(
+    limit: Duration,
+    test: &str,
+    variables: &[(&str, &str)],
+    body: impl FnOnce(Guard),
+) -> Option<(Run, Timeline)> {
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path().to_str().unwrap();
     let mut all = vec![("COMMTRACE_DIR", directory)];
     all.extend(variables);
-    let run = in_child(test, &all, || body(init().unwrap()))?;
+    let run = in_child_within(limit, test, &all, || body(init().unwrap()))?;
     let timeline = read(&[folder.path().to_owned()], &ReadOptions::default()).unwrap();
     Some((run, timeline))
 }
