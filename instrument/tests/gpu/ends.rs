@@ -51,7 +51,8 @@ fn an_exit_without_the_guard_keeps_the_times() {
         std::process::exit(0);
     }
     let folder = tempfile::tempdir().unwrap();
-    let mut command = Doubles::new().unwrap().command(std::env::current_exe().unwrap());
+    let doubles = Doubles::new().unwrap();
+    let mut command = doubles.command(std::env::current_exe().unwrap());
     command.args(["--exact", test_name!(), "--nocapture"]);
     command.env(CHILD, "1").env("COMMTRACE_DIR", folder.path());
     let finished = finish(&mut command, Duration::from_secs(120)).unwrap();
