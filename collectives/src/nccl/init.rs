@@ -14,7 +14,7 @@ use cudarc::nccl::{Id, sys};
 
 use super::device::CurrentContext;
 use super::library::{IN_PROGRESS, Library, SUCCESS};
-use super::{NcclComm, Shared, id, number};
+use super::{NcclComm, Raw, Shared, id, number};
 use crate::{Error, Result};
 
 /// The version of NCCL that is loaded, as `(major, minor, patch)`.
@@ -147,13 +147,13 @@ impl NcclComm {
     /// The communicator as NCCL knows it, which stays this value's: it must not be destroyed, and calls
     /// made on it are not traced.
     pub fn as_raw(&self) -> sys::ncclComm_t {
-        self.shared.raw
+        self.shared.raw.0
     }
 
     /// Gives the communicator to the caller, who destroys or aborts it.
     pub fn into_raw(self) -> sys::ncclComm_t {
         self.shared.owned.store(false, Ordering::Relaxed);
-        self.shared.raw
+        self.shared.raw.0
     }
 
     /// Divides the ranks into new communicators on the same stream: those that give the same `color` form one, in
@@ -176,7 +176,7 @@ impl NcclComm {
     ///
     /// Those of [`split`](Self::split).
     pub fn split_on(&self, stream: Arc<CudaStream>, color: u32, key: u32) -> Result<Self> {
-        let Shared { nccl, raw: parent, name, splits, .. } = &*self.shared;
+        let Shared { nccl, raw: Raw(parent), name, splits, .. } = &*self.shared;
         let comm_split = nccl.comm_split.ok_or_else(|| Error::Setup {
             library: "NCCL",
             problem: "it has no ncclCommSplit, which came with version 2.18".to_owned(),
@@ -211,7 +211,7 @@ impl NcclComm {
         let New { raw, stream, name, rank, size, global_rank } = new;
         let shared = Arc::new(Shared {
             nccl,
-            raw,
+            raw: Raw(raw),
             timed: GpuStream::new(&stream),
             owned: AtomicBool::new(true),
             stream,

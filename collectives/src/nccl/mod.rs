@@ -101,7 +101,7 @@ pub struct NcclComm {
 /// A communicator; also kept by the open group that has calls of it.
 struct Shared {
     nccl: &'static Library,
-    raw: sys::ncclComm_t,
+    raw: Raw,
     /// Whether `raw` is to be aborted in the end.
     owned: AtomicBool,
     stream: Arc<CudaStream>,
@@ -117,12 +117,16 @@ struct Shared {
     group: AtomicU64,
 }
 
+/// The handle of a communicator.
+#[derive(Clone, Copy)]
+struct Raw(sys::ncclComm_t);
+
 // SAFETY: an `ncclComm_t` is not tied to the thread that made it. Calls on it are made by methods of
 // `NcclComm`, which is not `Sync`, and refused while a group of another thread has calls of it; such a group
 // uses its `Arc` for nothing but to keep the handle alive.
-unsafe impl Send for Shared {}
+unsafe impl Send for Raw {}
 // SAFETY: as above.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for Raw {}
 
 impl NcclComm {
     /// The stream that calls are enqueued on.
@@ -171,13 +175,13 @@ impl NcclComm {
         let Some(ask) = nccl.comm_get_async_error else { return Ok(()) };
         let mut state = SUCCESS;
         // SAFETY: the communicator is alive, and the pointer is to an integer of ours.
-        let code = match unsafe { ask(*raw, &mut state) } {
+        let code = match unsafe { ask(raw.0, &mut state) } {
             SUCCESS => state,
             code => code,
         };
         match status(code) {
             Some(_) => Ok(()),
-            None => Err(nccl.error(&format!("work of communicator {name}"), code, *raw)),
+            None => Err(nccl.error(&format!("work of communicator {name}"), code, raw.0)),
         }
     }
 
@@ -208,16 +212,16 @@ impl NcclComm {
         let stream = shared.stream.cu_stream().cast();
         let code = match group {
             Some(_) => {
-                let code = enqueue(shared.nccl, shared.raw, stream);
+                let code = enqueue(shared.nccl, shared.raw.0, stream);
                 if code == SUCCESS || code == IN_PROGRESS {
                     group::add(&self.shared, span);
                 }
                 code
             }
-            None => span.in_scope(|| enqueue(shared.nccl, shared.raw, stream)),
+            None => span.in_scope(|| enqueue(shared.nccl, shared.raw.0, stream)),
         };
         status(code)
-            .ok_or_else(|| shared.nccl.error(&shared.call_id(call, seq).to_string(), code, shared.raw))
+            .ok_or_else(|| shared.nccl.error(&shared.call_id(call, seq).to_string(), code, shared.raw.0))
     }
 }
 
@@ -254,7 +258,7 @@ impl Drop for Shared {
         if *self.owned.get_mut() {
             // SAFETY: NCCL made the communicator, and whoever could use it is gone. That it fails would
             // change nothing, and a destructor must not panic.
-            unsafe { (self.nccl.comm_abort)(self.raw) };
+            unsafe { (self.nccl.comm_abort)(self.raw.0) };
         }
     }
 }
