@@ -10,6 +10,8 @@ pub mod nccl;
 pub mod read;
 pub mod record;
 pub mod render;
+#[cfg(feature = "schema")]
+pub mod schema;
 pub mod timeline;
 
 mod units;

@@ -2,8 +2,9 @@
 //! communication is every kernel whose name contains nccl or rccl, compute every other kernel, copies and
 //! memsets are neither.
 
-use commtrace_report::analyze::{AnalyzeOptions, RankReport, Report, analyze};
+use commtrace_report::analyze::{AnalyzeOptions, RankReport, Report, UnmatchedReason, analyze};
 use commtrace_report::read::{ReadOptions, read};
+use commtrace_report::render;
 use commtrace_report::timeline::Timeline;
 use std::path::PathBuf;
 
@@ -122,4 +123,40 @@ fn a_folder_is_all_its_ranks() {
     assert_eq!(timeline.tracks[0].compute.len(), 2679 + 1144);
     let paths: Vec<_> = timeline.inputs.iter().map(|input| input.rank).collect();
     assert_eq!(paths, [Some(0), Some(0), Some(1)]);
+}
+
+/// Two of 128 ranks, without process groups or numbers. Their calls come in about the same order and are yet
+/// not the same ones (their sizes and types differ): the order must not be relied upon, and no wait claimed.
+#[test]
+fn two_of_128_ranks_without_groups_are_not_matched_by_guess() {
+    let files = [0, 1].map(|rank| corpus(&format!("kineto/p2p_128ranks_rank{rank}.json.gz")));
+    let [Some(first), Some(second)] = files else { return };
+    let timeline = read(&[first, second], &ReadOptions::default()).unwrap();
+    assert_eq!(timeline.world_size, Some(128));
+    let report = report(&timeline);
+    assert_eq!(report.ranks.iter().map(|rank| rank.rank).collect::<Vec<_>>(), [0, 1]);
+    let calls: u64 = report.ranks.iter().map(|rank| rank.summary.num_comm_events).sum();
+    assert_eq!(calls, 20);
+
+    let across = report.cross_rank.as_ref().expect("two ranks communicate");
+    assert!(across.ops.is_empty(), "no wait can be told: {:?}", across.ops);
+    assert!(across.worst.is_empty());
+    // Every call is accounted for, under the reason why nothing is said of it.
+    assert_eq!(across.unmatched_events, calls);
+    let messages = across.point_to_point.as_ref().expect("all are sends and receives in one launch");
+    assert_eq!((messages.matched, messages.unmatched_events), (0, calls));
+    assert_eq!(across.unmatched.iter().map(|one| one.ranks.as_slice()).collect::<Vec<_>>(), [[0, 1]]);
+    for unmatched in &across.unmatched {
+        assert_eq!(unmatched.reason, UnmatchedReason::NotNumbered, "{unmatched:?}");
+        assert_eq!((unmatched.comm.as_ref(), unmatched.seq), (None, None));
+    }
+    for event in &report.hotspot_events {
+        assert!(!event.rank_imbalance_observed && event.rank_imbalance_ratio.is_none());
+    }
+    // What is missing is said: 126 ranks, and why there are no waits.
+    let said = report.warnings.join("\n");
+    assert!(said.contains("126 of 128 ranks missing"), "{said}");
+    assert!(said.contains("Waits across ranks are not given"), "{said}");
+    let text = render::text(&report, &render::TextOptions::default());
+    assert!(text.contains("could not be matched across ranks"), "{text}");
 }

@@ -187,7 +187,7 @@ fn the_text_says_first_what_matters() {
         "2 ranks, 2 steps, 5.70 ms from first to last interval",
         "on rank 1",
         "Overlap",
-        "all_reduce: 1.20 ms exposed of 2.70 ms in 2 calls, 160 KiB (rank 1)",
+        "all_reduce: summed over 2 calls, 1.20 ms exposed of 2.70 ms, 160 KiB (rank 1)",
         "accept",
         "Try next",
     ] {

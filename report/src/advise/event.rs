@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 /// `rank_imbalance_observed` to whether a ratio is given. Of an event whose exposed time is not known
 /// (it has durations and no place in time), advice makes nothing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "Partial")]
 pub struct HotspotEvent {
     /// The op, for example `all_reduce`.
@@ -45,6 +46,7 @@ impl HotspotEvent {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Partial {
     collective: String,
     sync_count: Option<u64>,

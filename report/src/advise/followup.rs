@@ -7,6 +7,7 @@ use std::fmt;
 
 /// What to do with the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
     /// The worst hotspot is small: leave it.
@@ -36,6 +37,7 @@ impl fmt::Display for Decision {
 
 /// The decision, why, and what to measure in the next round.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Followup {
     /// What to do.
     pub decision: Decision,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// All events, aggregated per op.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HotspotSummary {
     /// One bucket per op, in first-seen order.
     pub by_collective: IndexMap<String, HotspotBucket>,
@@ -17,6 +18,7 @@ pub struct HotspotSummary {
 
 /// Aggregated evidence of one op.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HotspotBucket {
     /// Number of events.
     pub count: u64,
@@ -93,6 +95,7 @@ impl HotspotBucket {
 
 /// The op to look at first, with its evidence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PriorityHotspot {
     /// The op.
     pub collective: String,

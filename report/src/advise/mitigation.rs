@@ -6,6 +6,7 @@ use std::fmt;
 
 /// What to try. The names in JSON are the chapter's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {
     /// There is no communication to judge: record some first.
@@ -58,6 +59,7 @@ impl fmt::Display for Strategy {
 
 /// The action to try next. A candidate for a controlled comparison, not a conclusion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Mitigation {
     /// What to try.
     pub strategy: Strategy,

@@ -5,10 +5,10 @@ use super::stragglers::Stragglers;
 use super::track::TrackState;
 use crate::analyze::{
     self, Collective, CrossRank, CrossRankAccumulator, LeftOut, Member, Position, Unmatched, UnmatchedReason,
-    bytes_may_differ, conclude, is_synchronizing,
+    bytes_may_differ, conclude, is_point_to_point, is_synchronizing,
 };
 use crate::timeline::{Names, Sym};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 /// Collectives that wait for members at most; beyond, the oldest counts with those that it has. In a
 /// process with few of a communicator's ranks, members never come.
@@ -24,6 +24,7 @@ type Key = (Sym, u64);
 #[derive(Debug, Default)]
 pub(super) struct Collectives {
     synchronizing: HashMap<Sym, bool>,
+    point_to_point: HashSet<Sym>,
     /// Ranks with any communication.
     ranks: BTreeSet<u32>,
     communicators: HashMap<Sym, Communicator>,
@@ -79,8 +80,12 @@ impl Collectives {
     /// Fixes the op's place in the report, and says whether each rank waits for all others in it.
     pub fn declare(&mut self, op: Sym, name: &str) -> bool {
         let accumulator = &mut self.accumulator;
+        let point_to_point = &mut self.point_to_point;
         *self.synchronizing.entry(op).or_insert_with(|| {
             let synchronizing = is_synchronizing(name);
+            if is_point_to_point(name) {
+                point_to_point.insert(op);
+            }
             if synchronizing {
                 accumulator.declare(name);
             }
@@ -103,6 +108,11 @@ impl Collectives {
         let (rank, device) = (track.rank, track.first_device);
         self.ranks.insert(rank);
         if !call.synchronizing {
+            // The other side of a message is mostly in another process.
+            if self.point_to_point.contains(&call.op) {
+                self.left_out.events += 1;
+                self.left_out.not_numbered.entry(call.op).or_default().insert(rank);
+            }
             return;
         }
         let (Some(comm), Some(seq)) = (call.comm, call.seq) else {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// What the ranks tell together.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CrossRank {
     /// Figures per op that synchronizes its ranks, in first-seen order.
     pub ops: Vec<OpAcrossRanks>,
@@ -15,8 +16,8 @@ pub struct CrossRank {
     /// them.
     #[serde(default)]
     pub point_to_point: Option<PointToPoint>,
-    /// Communication events of such ops that could not be matched with the other ranks' or are not in
-    /// the figures.
+    /// Events of such ops, and messages, that could not be matched with the other ranks' or are not in the
+    /// figures.
     pub unmatched_events: u64,
     /// The first of them, per collective.
     pub unmatched: Vec<Unmatched>,
@@ -32,6 +33,7 @@ pub struct CrossRank {
 /// One op over its matched collectives. Times are sums over collectives of the mean over ranks, in
 /// milliseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OpAcrossRanks {
     /// The op.
     pub collective: String,
@@ -87,6 +89,7 @@ pub struct OpAcrossRanks {
 
 /// What an op's time mostly is: waiting for the last rank, or moving bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// At most a third of the time is waiting.
@@ -129,6 +132,7 @@ impl Verdict {
 
 /// Figures over some of an op's matched collectives, as in [`OpAcrossRanks`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WaitFigures {
     /// Collectives.
     pub matched: u64,
@@ -151,6 +155,7 @@ pub struct WaitFigures {
 /// How fast bytes moved, as nccl-tests counts them ("Performance reported by NCCL tests",
 /// `doc/PERFORMANCE.md` of nccl-tests); GB are 10^9 bytes. `None` where no payload is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bandwidth {
     /// Sum over collectives of the shortest rank's duration: the rank that came last waited for nobody,
     /// so this is the time that moving the bytes took.
@@ -170,6 +175,7 @@ pub struct Bandwidth {
 
 /// Figures of one op on one communicator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommunicatorWaits {
     /// The communicator.
     pub comm: String,
@@ -184,6 +190,7 @@ pub struct CommunicatorWaits {
 
 /// Figures of one op for payloads of similar size.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SizeWaits {
     /// The sizes, for example `1 MiB-2 MiB`; `unknown` where the payload is not.
     pub size: String,
@@ -200,6 +207,7 @@ pub struct SizeWaits {
 
 /// Figures of one op in one step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepWaits {
     /// The step's number.
     pub step: i64,
@@ -213,6 +221,7 @@ pub struct StepWaits {
 
 /// One collective; times are means over its ranks, in milliseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorstCollective {
     /// The op.
     pub collective: String,
@@ -240,10 +249,11 @@ pub struct WorstCollective {
 
 /// Messages between two ranks: sends that were matched with their receives.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PointToPoint {
     /// Messages of which both sides are known.
     pub matched: u64,
-    /// Calls whose other side is not known, or contradicts them.
+    /// Calls whose other side is not known, or contradicts them; they are among those of [`CrossRank`].
     pub unmatched_events: u64,
     /// Sum of the payloads of matched messages in bytes; `None` if one is not known.
     pub bytes: Option<u64>,
@@ -258,6 +268,7 @@ pub struct PointToPoint {
 
 /// Matched messages from one rank to another.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PeerWaits {
     /// The communicator.
     pub comm: String,
@@ -277,6 +288,7 @@ pub struct PeerWaits {
 
 /// A collective that is not in the figures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unmatched {
     /// The communicator, if recorded.
     pub comm: Option<String>,
@@ -292,6 +304,7 @@ pub struct Unmatched {
 
 /// Why a collective is not in the figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum UnmatchedReason {
     /// No communicator or sequence number was recorded, and the order of calls cannot be relied upon: the

@@ -53,8 +53,8 @@ pub use cross_rank::{
 pub use filter::{AnalyzeOptions, StepRange, StepRangeError};
 pub use hotspot::{OpHotspot, export_hotspot_events, find_priority_hotspot};
 pub use interval::{Cover, duration_ns, overlaps_ns};
-pub(crate) use matching::bytes_may_differ;
 pub use matching::is_synchronizing;
+pub(crate) use matching::{bytes_may_differ, is_point_to_point};
 pub use profiler::{CommProfiler, IntervalError, TimelineRecord};
 pub use report::{InputReport, REPORT_SCHEMA_VERSION, RankReport, Report, RuleReport, UntimedReport};
 pub use steps::StepFigures;

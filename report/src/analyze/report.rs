@@ -12,6 +12,7 @@ pub const REPORT_SCHEMA_VERSION: u32 = 1;
 
 /// Everything that is known about a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// [`REPORT_SCHEMA_VERSION`].
     pub schema_version: u32,
@@ -36,6 +37,7 @@ pub struct Report {
 
 /// One file that was read.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InputReport {
     /// Its path.
     pub path: String,
@@ -63,6 +65,7 @@ pub struct InputReport {
 
 /// What a rule over names matched in one input.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RuleReport {
     /// The rule in words.
     pub rule: String,
@@ -111,6 +114,7 @@ impl From<&Input> for InputReport {
 
 /// Figures of one rank on one device.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankReport {
     /// Global rank.
     pub rank: u32,
@@ -120,6 +124,7 @@ pub struct RankReport {
     pub summary: Summary,
     /// Unions over time; `None`, and in JSON an object of `null`s, if communication has only durations.
     #[serde(with = "super::wall::or_nulls")]
+    #[cfg_attr(feature = "schema", schemars(with = "super::wall::or_nulls::Figures"))]
     pub wall: Option<Wall>,
     /// Communication without a time, counted beside the summary.
     pub untimed: UntimedReport,
@@ -129,6 +134,7 @@ pub struct RankReport {
 
 /// Communication that was recorded without a time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UntimedReport {
     /// Number of records.
     pub count: u64,

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 /// One training step of one rank and device, in milliseconds. Compute and communication are unions of
 /// the intervals that belong to the step, wherever in time they ran.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepFigures {
     /// The step's number.
     pub step: i64,

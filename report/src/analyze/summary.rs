@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 /// duration. Names and formulas are those of `NCCLProfilerSim.summarize` in "Communication Profiling with NCCL".
 /// Events that run side by side are each counted in full; [`Wall`](super::Wall) counts them once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Summary {
     /// Number of events.
     pub num_comm_events: u64,
@@ -27,6 +28,7 @@ pub struct Summary {
 
 /// Sums over the events of one op; times in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OpSummary {
     /// Number of events.
     pub count: u64,

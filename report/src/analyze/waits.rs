@@ -2,7 +2,7 @@
 
 use super::conclude::{LeftOut, conclude};
 use super::interval::Cover;
-use super::matching::{Group, Matching, Part, State, is_synchronizing};
+use super::matching::{Group, Matching, Part, State, is_point_to_point, is_synchronizing};
 use super::point_to_point::point_to_point;
 use super::{
     Collective, CrossRank, CrossRankAccumulator, Member, Position, Unmatched, UnmatchedReason,
@@ -32,11 +32,12 @@ pub(super) fn cross_rank(
         accumulator.declare(op);
     }
     let mut left_out = LeftOut::default();
-    for (&op, events) in matching.not_numbered().iter().filter(|(op, _)| is_synchronizing(names.get(**op))) {
+    let is_counted = |op: Sym| is_synchronizing(names.get(op)) || is_point_to_point(names.get(op));
+    for (&op, events) in matching.not_numbered().iter().filter(|(op, _)| is_counted(**op)) {
         left_out.events += events.events;
         left_out.not_numbered.insert(op, events.ranks.clone());
     }
-    for group in matching.groups().filter(|group| is_synchronizing(names.get(group.op))) {
+    for group in matching.groups().filter(|group| is_counted(group.op)) {
         if let Some(reason) = group.state.reason()
             && left_out.listed.len() < LISTED
         {
@@ -44,7 +45,7 @@ pub(super) fn cross_rank(
         }
         // Incomplete ones are counted at the end: only if the op has complete collectives.
         if group.state.is_matched() {
-            if comparable {
+            if comparable && group.channel.kind.is_collective() {
                 add(&mut accumulator, matching, &group, covers);
             }
         } else {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 /// What one rank lost and used over time, in milliseconds: unions of intervals, so that concurrent
 /// collectives on several streams count once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Wall {
     /// Time with communication.
     pub comm_ms: f64,
@@ -64,13 +65,22 @@ pub(super) mod or_nulls {
     use super::Wall;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+    /// [`Wall`]: unions of intervals in milliseconds, so that concurrent collectives on several streams count
+    /// once. All are null if communication has only durations.
     #[derive(Default, Serialize, Deserialize)]
-    struct Figures {
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "WallOrNulls"))]
+    pub struct Figures {
+        /// Time with communication.
         comm_ms: Option<f64>,
+        /// Time with communication and no compute.
         exposed_ms: Option<f64>,
+        /// Time with compute.
         compute_ms: Option<f64>,
+        /// Time with both.
         overlap_ms: Option<f64>,
+        /// Time of the span with neither.
         idle_ms: Option<f64>,
+        /// From the first start to the last end of any interval.
         span_ms: Option<f64>,
     }
 

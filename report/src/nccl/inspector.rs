@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Facts of one dump: what one process measured, or several whose dumps were joined.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Inspector {
     /// Version of the dump's format.
     pub format_version: Option<String>,
@@ -19,6 +20,7 @@ pub struct Inspector {
 
 /// One rank's part in a communicator.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InspectorComm {
     /// NCCL's identifier.
     pub id: String,
@@ -40,6 +42,7 @@ pub struct InspectorComm {
 
 /// Figures of one operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InspectorOp {
     /// Number of calls.
     pub count: u64,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Facts of one debug log, of all processes that wrote into it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NcclLog {
     /// Versions of NCCL (or RCCL) that say so, without repetition.
     pub versions: Vec<String>,
@@ -34,6 +35,7 @@ pub struct NcclLog {
 
 /// One communicator.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Communicator {
     /// NCCL's identifier; `None` where the log has none, and members are grouped by size, rank and order.
     pub comm_id: Option<String>,
@@ -45,6 +47,7 @@ pub struct Communicator {
 
 /// One rank of a communicator.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Member {
     /// Its number in the communicator.
     pub rank: u32,
@@ -72,6 +75,7 @@ pub struct Member {
 
 /// The last call of a rank on a communicator: where ranks differ in it, some have not got there.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LastCall {
     /// The operation.
     pub op: String,
@@ -81,6 +85,7 @@ pub struct LastCall {
 
 /// A way in which ranks are connected.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Transport {
     /// As the log names it, without device numbers: `P2P/IPC`, `NET/IB/GDRDMA`, `SHM/direct/direct`.
     pub via: String,
@@ -92,6 +97,7 @@ pub struct Transport {
 
 /// Calls of one operation with one size.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Calls {
     /// The operation.
     pub op: String,
@@ -107,6 +113,7 @@ pub struct Calls {
 
 /// What NCCL chose for one operation and size.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AlgorithmChoice {
     /// The operation; `None` where the line names none and no call before it tells.
     pub op: Option<String>,
@@ -129,6 +136,7 @@ pub struct AlgorithmChoice {
 
 /// A warning.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LogWarning {
     /// What it says.
     pub message: String,

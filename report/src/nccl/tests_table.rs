@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// One table of nccl-tests, from its text or its JSON.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NcclTests {
     /// The operation, from the program's name; `None` if nothing says.
     pub op: Option<String>,
@@ -35,6 +36,7 @@ pub struct NcclTests {
 
 /// The device of one rank.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TestDevice {
     /// Rank.
     pub rank: u32,
@@ -48,6 +50,7 @@ pub struct TestDevice {
 
 /// One size.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TestRow {
     /// Payload in bytes.
     pub bytes: u64,
@@ -67,6 +70,7 @@ pub struct TestRow {
 
 /// What was measured for one size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Measure {
     /// Mean time of an operation in microseconds.
     pub time_us: f64,
@@ -82,6 +86,7 @@ pub struct Measure {
 
 /// Where an operation puts its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
     /// Into a buffer of its own.

@@ -9,7 +9,7 @@ pub fn headline(report: &Report) -> String {
         return "no communication was recorded".to_owned();
     };
     format!(
-        "hotspot {}: {} exposed of {} communication; {}: {}",
+        "hotspot {}: its calls add up to {} exposed of {} on the worst rank; {}: {}",
         priority.collective,
         units::ms(priority.evidence.exposed_comm_ms),
         units::ms(priority.evidence.total_comm_ms),

@@ -43,7 +43,6 @@ pub(crate) enum ChannelKind {
 
 impl ChannelKind {
     /// Whether all members take part in each of its groups.
-    #[allow(dead_code, reason = "for passes that need more than the figures")]
     pub(crate) fn is_collective(self) -> bool {
         matches!(self, Self::Collectives)
     }

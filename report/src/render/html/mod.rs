@@ -4,7 +4,7 @@ mod charts;
 mod page;
 
 use crate::advise::{HotspotEvent, explain, explain_durations};
-use crate::analyze::{Report, Straggler};
+use crate::analyze::{OpAcrossRanks, Report, Straggler, WaitFigures};
 use crate::units;
 use page::{Page, escape};
 
@@ -128,7 +128,9 @@ fn across_ranks(page: &mut Page, report: &Report) {
     let Some(across) = &report.cross_rank else { return };
     page.heading(2, "Across ranks");
     page.paragraph(
-        "Sums over matched collectives of the mean over ranks: waiting for the last rank, and moving bytes.",
+        "Sums over matched collectives of the mean over ranks: waiting for the last rank, and moving bytes. \
+         Imbalance is the share of the collectives' time that is lost because the same ranks come late again \
+         and again.",
     );
     let columns =
         ["op", "matched", "wait", "transfer", "exposed wait", "exposed transfer", "imbalance", "verdict"];
@@ -145,6 +147,37 @@ fn across_ranks(page: &mut Page, report: &Report) {
         ]
     });
     page.table(&columns, rows.collect(), MAX_ROWS);
+    let hotspot = report.hotspots.priority.as_ref().map(|priority| priority.collective.as_str());
+    if let Some(op) = across.ops.iter().find(|op| Some(op.collective.as_str()) == hotspot) {
+        broken_down(page, op);
+    }
+}
+
+/// The hotspot by communicator and payload.
+fn broken_down(page: &mut Page, op: &OpAcrossRanks) {
+    let columns = |first| {
+        [first, "matched", "wait", "transfer", "exposed wait", "exposed transfer", "busbw GB/s", "verdict"]
+    };
+    let row = |name: String, figures: &WaitFigures| {
+        vec![
+            name,
+            figures.matched.to_string(),
+            units::ms(figures.wait_ms),
+            units::ms(figures.transfer_ms),
+            units::ms(figures.exposed_wait_ms),
+            units::ms(figures.exposed_transfer_ms),
+            units::known(figures.bandwidth.busbw_gbs, |busbw| format!("{busbw:.2}")),
+            figures.verdict.as_str().to_owned(),
+        ]
+    };
+    page.heading(3, &format!("{} by payload", op.collective));
+    let rows = op.by_size.iter().map(|size| row(size.size.clone(), &size.figures));
+    page.table(&columns("payload"), rows.collect(), MAX_ROWS);
+    if op.by_communicator.len() > 1 {
+        page.heading(3, &format!("{} by communicator", op.collective));
+        let rows = op.by_communicator.iter().map(|one| row(one.comm.clone(), &one.figures));
+        page.table(&columns("communicator"), rows.collect(), MAX_ROWS);
+    }
 }
 
 fn sources(page: &mut Page, report: &Report) {

@@ -1,5 +1,6 @@
 //! The report for people: what matters first, tables after it.
 
+mod across;
 mod layout;
 mod nccl;
 mod overview;
@@ -48,7 +49,7 @@ pub fn text(report: &Report, options: &TextOptions) -> String {
     overview::operations(&mut page, report);
     ranks::ranks(&mut page, report);
     stragglers::stragglers(&mut page, report);
-    ranks::across(&mut page, report);
+    across::across(&mut page, report);
     steps::steps(&mut page, report);
     nccl::facts(&mut page, report);
     sources::untimed(&mut page, report);

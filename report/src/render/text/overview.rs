@@ -59,7 +59,11 @@ fn walls(page: &mut Page, placed: &[(u32, &Wall)], several: bool) {
     let of_rank = if several { format!(" on rank {rank}") } else { String::new() };
     page.entry(
         "Communication",
-        &format!("{}{of_rank}, {} of its span", units::ms(wall.comm_ms), share(wall.comm_ms, wall.span_ms)),
+        &format!(
+            "{}{of_rank}, {} of its span; calls side by side count once",
+            units::ms(wall.comm_ms),
+            share(wall.comm_ms, wall.span_ms)
+        ),
     );
     page.entry(
         "Exposed",
@@ -109,7 +113,7 @@ fn hotspot(report: &Report, op: &str) -> String {
         return op.to_string();
     };
     let mut text = format!(
-        "{op}: {} exposed of {} in {}",
+        "{op}: summed over {2}, {0} exposed of {1}",
         units::known(event.exposed_comm_ms, units::ms),
         units::ms(event.total_comm_ms),
         counted(event.sync_count, "call", "calls")
@@ -123,11 +127,11 @@ fn hotspot(report: &Report, op: &str) -> String {
     text
 }
 
-/// How the hotspot's time divides, on the mean of the ranks.
+/// How the hotspot's time divides, in the mean of the ranks.
 fn waits(report: &Report, op: &str) -> Option<String> {
     let across = report.cross_rank.as_ref()?.ops.iter().find(|across| across.collective == op)?;
     Some(format!(
-        "mean of the ranks: {} waiting for the last rank, {} transfer ({})",
+        "mean of all ranks: {} waiting for the last rank, {} transfer ({})",
         units::ms(across.wait_ms),
         units::ms(across.transfer_ms),
         across.verdict.as_str()

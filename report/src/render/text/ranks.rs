@@ -1,6 +1,6 @@
-//! Figures per rank, and waits across ranks.
+//! Figures per rank.
 
-use super::layout::{Column, Page, counted};
+use super::layout::{Column, Page};
 use crate::analyze::{RankReport, Report, Wall};
 use crate::units;
 
@@ -60,71 +60,4 @@ pub(super) fn ranks(page: &mut Page, report: &Report) {
         })
         .collect();
     page.table(&columns, rows, "ranks with less exposed time");
-}
-
-pub(super) fn across(page: &mut Page, report: &Report) {
-    let Some(across) = &report.cross_rank else { return };
-    page.heading("Waits across ranks (sums over matched collectives of the mean over ranks)");
-    let columns = [
-        Column::Words("op"),
-        Column::Figures("matched"),
-        Column::Figures("wait"),
-        Column::Figures("transfer"),
-        Column::Figures("exposed\nwait"),
-        Column::Figures("exposed\ntransfer"),
-        Column::Figures("imba-\nlance"),
-        Column::Figures("at\nleast"),
-        Column::Figures("arrival\nspread"),
-        Column::Words("verdict"),
-    ];
-    let rows = across
-        .ops
-        .iter()
-        .map(|op| {
-            vec![
-                op.collective.clone(),
-                op.matched.to_string(),
-                format!("{}{}", if op.partial { ">= " } else { "" }, units::ms(op.wait_ms)),
-                units::ms(op.transfer_ms),
-                units::ms(op.exposed_wait_ms),
-                units::ms(op.exposed_transfer_ms),
-                units::percent(op.rank_imbalance_ratio),
-                op.rank_imbalance_lower.map_or_else(|| "unknown".to_string(), units::percent),
-                units::percent(op.arrival_spread_ratio),
-                op.verdict.as_str().trim_end_matches("-dominated").to_string(),
-            ]
-        })
-        .collect();
-    page.table(&columns, rows, "operations");
-    page.note(
-        "Wait: until the last rank arrived; transfer: after that. Imbalance: share of the time lost to the \
-         same ranks being late, and its lower 95 % bound over steps; arrival spread counts lateness that \
-         moves from rank to rank as well. Verdict: what dominates the time.",
-    );
-    if across.unmatched_events > 0 {
-        page.note(&format!(
-            "{} could not be matched across ranks and {} not in these figures:",
-            counted(across.unmatched_events, "event", "events"),
-            if across.unmatched_events == 1 { "is" } else { "are" }
-        ));
-        for unmatched in across.unmatched.iter().take(5) {
-            let place = match (&unmatched.comm, unmatched.seq) {
-                (Some(comm), Some(seq)) => format!(" of {comm}, number {seq}"),
-                _ => String::new(),
-            };
-            page.bullet(&format!(
-                "{}{place}: {} ({})",
-                unmatched.op,
-                unmatched.reason.as_str(),
-                rank_list(&unmatched.ranks)
-            ));
-        }
-    }
-}
-
-fn rank_list(ranks: &[u32]) -> String {
-    let shown: Vec<String> = ranks.iter().take(8).map(ToString::to_string).collect();
-    let more = ranks.len().saturating_sub(shown.len());
-    let (noun, list) = (if ranks.len() == 1 { "rank" } else { "ranks" }, shown.join(", "));
-    if more > 0 { format!("{noun} {list} and {more} more") } else { format!("{noun} {list}") }
 }
