@@ -2,7 +2,7 @@
 //!
 //! [`Communicator`] is what training code is written against; [`LocalComm`] implements it with the
 //! threads of one process as ranks and real arithmetic, `MpiComm` (feature `mpi`) with processes that MPI
-//! connects. Every call opens a span of
+//! connects, `NcclComm` (feature `nccl`) with GPUs. Every call opens a span of
 //! [`comm_span!`](commtrace_instrument::comm_span) with these fields:
 //!
 //! | field | |
@@ -14,13 +14,13 @@
 //! | `rank` | the global rank |
 //! | `seq` | number of the collective in its communicator; point-to-point calls neither have nor consume one |
 //! | `peer` | the other side of a point-to-point call or the root, as a rank of the communicator |
-//! | `stream` | the communication thread of a non-blocking call |
+//! | `stream` | the GPU stream, or the communication thread of a non-blocking call |
 //! | `grouped` | `true` for the calls of a [`Communicator::group`] |
 //!
 //! A blocking call's span is entered for as long as the call is the communicator's current one on this
 //! rank, which includes waiting for late ranks, as a NCCL kernel does. A non-blocking call's span is made where the
 //! call is made (so it belongs to the step that is current there) and entered on the communication
-//! thread around the operation.
+//! thread around the operation. A span on a GPU's stream is timed there, see `nccl`.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod communicator;

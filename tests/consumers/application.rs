@@ -12,6 +12,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let _forward = compute_span!("forward", stream = &stream).entered();
         let _load = compute_span!("load", stream = &copies, label = step).entered();
     }
+    let comms = NcclComm::from_devices(vec![stream.clone()])?;
+    let mut gradients = stream.alloc_zeros::<f32>(1024)?;
+    for comm in &comms {
+        comm.all_reduce_in_place(&mut gradients, &ReduceOp::Avg)?;
+    }
     stream.synchronize()?;
     Ok(())
 }

@@ -50,13 +50,13 @@ pub use run::LocalBuilder;
 ///
 /// No call waits forever:
 ///
-/// - Ranks that disagree on a call, or a rank with wrong arguments: [`Error::Mismatch`] or
-///   [`Error::InvalidArgument`] on every rank of the call. Buffers are untouched, and the communicator
+/// - Ranks that disagree on a call, or a rank with wrong arguments: [`Error::Mismatch`](crate::Error::Mismatch) or
+///   [`Error::InvalidArgument`](crate::Error::InvalidArgument) on every rank of the call. Buffers are untouched, and the communicator
 ///   **stays usable**.
 /// - A rank that does not come within the timeout (60 s, see [`LocalBuilder::timeout`]), whose thread
-///   panicked, or that dropped its communicator: [`Error::Timeout`] or [`Error::RankLost`] on every rank
+///   panicked, or that dropped its communicator: [`Error::Timeout`](crate::Error::Timeout) or [`Error::RankLost`](crate::Error::RankLost) on every rank
 ///   that waits in any call of this communicator. The communicator **is broken**: every later call of any
-///   rank returns [`Error::Broken`] at once.
+///   rank returns [`Error::Broken`](crate::Error::Broken) at once.
 ///
 /// # Dropping
 ///

@@ -19,7 +19,7 @@
 //! # }
 //! ```
 //!
-//! What differs from cudarc: errors are [`Error`](crate::Error), which has a message and turns into
+//! What differs from cudarc: errors are [`Error`], which has a message and turns into
 //! cudarc's `NcclError` with `?`; a library or a function that is missing is such an error and no
 //! panic; buffers that are too short for a call are refused, where NCCL would write beyond their end;
 //! and [`group`](NcclComm::group) takes a closure ([`start_group`](NcclComm::start_group) is cudarc's form).

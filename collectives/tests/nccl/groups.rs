@@ -5,6 +5,7 @@ use std::thread;
 
 use commtrace_collectives::nccl::{self, ReduceOp};
 use commtrace_collectives::{Communicator, Error, Group, Result};
+use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 use double_support::in_child;
 use tracing::dispatcher;
 
@@ -128,6 +129,34 @@ fn a_communicator_in_an_open_group_belongs_to_its_thread() {
                 ended.send(()).unwrap();
             });
         });
+    });
+}
+
+#[test]
+fn a_captured_call_runs_with_its_graph() {
+    in_child("groups::a_captured_call_runs_with_its_graph", &[DEVICES], || {
+        let capture = Capture::default();
+        let dispatch = capture.dispatch();
+        job::ranks(2, |comm| {
+            let stream = comm.stream();
+            let mut sum = stream.clone_htod(&[1.0_f32, 3.0]).unwrap();
+            stream.synchronize().unwrap();
+            // cudarc would make the captured stream wait for events from before the capture.
+            // SAFETY: one stream uses the buffer.
+            unsafe { stream.context().disable_event_tracking() };
+            stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).unwrap();
+            let call =
+                dispatcher::with_default(&dispatch, || comm.all_reduce_in_place(&mut sum, &ReduceOp::Sum));
+            let graph =
+                stream.end_capture(CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
+            call.unwrap();
+            let graph = graph.unwrap().unwrap();
+            assert_eq!(stream.clone_dtoh(&sum).unwrap(), [1.0, 3.0], "only captured so far");
+            graph.launch().unwrap();
+            graph.launch().unwrap();
+            assert_eq!(stream.clone_dtoh(&sum).unwrap(), [4.0, 12.0]);
+        });
+        assert_eq!(capture.of_rank(0).len(), 1);
     });
 }
 
