@@ -365,6 +365,17 @@ mod tests {
         assert_eq!(cell.kind(), Kind::Comm);
     }
 
+    #[cfg(feature = "cuda")]
+    #[test]
+    fn a_group_labels_the_calls_that_have_no_label_and_changes_nothing_else() {
+        let fields = SpanFields { kind: Kind::GpuComm, rank: 3, bytes: 5, stream: 9, ..SpanFields::new(1) };
+        let words = SpanWords::pack(&fields);
+        assert_eq!((words.rank(), words.bytes(), words.stream()), (3, 5, 9));
+        assert_eq!(words.labelled(7).unpack(), SpanFields { label: 7, ..fields });
+        assert_eq!(words.labelled(7).labelled(8).unpack().label, 7);
+        assert_eq!(words.with_stream(2).unpack(), SpanFields { stream: 2, ..fields });
+    }
+
     fn named(name: Sym) -> SpanWords {
         SpanWords::pack(&SpanFields::new(name))
     }

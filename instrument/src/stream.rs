@@ -15,6 +15,16 @@ pub trait SpanStream {
     fn attach(&self, _span: &tracing::Span) {}
 }
 
+impl<S: SpanStream + ?Sized> SpanStream for &S {
+    fn label(&self) -> Cow<'_, str> {
+        S::label(self)
+    }
+
+    fn attach(&self, span: &tracing::Span) {
+        S::attach(self, span);
+    }
+}
+
 impl SpanStream for str {
     fn label(&self) -> Cow<'_, str> {
         Cow::Borrowed(self)

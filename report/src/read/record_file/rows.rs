@@ -12,6 +12,9 @@ use std::collections::{HashMap, HashSet};
 /// Calls that are named in a warning, at most.
 const NAMED: usize = 3;
 
+/// A device's clock that was tied to the host's less closely than this is worth a warning.
+const LOOSE_TIE_NS: i64 = 1_000_000;
+
 /// Compute waits here until all communication of the file is known, which is cut out of it.
 struct PendingCompute {
     device: Option<u32>,
@@ -28,6 +31,8 @@ pub(super) struct Assembly {
     compute: Vec<PendingCompute>,
     open: HashMap<u64, (Option<u32>, Open)>,
     untimed_compute: Untimed,
+    /// Worst of the instants at which a device's clock was tied to the host's.
+    loosest_tie_ns: i64,
     input: Input,
     drops: IndexMap<String, u64>,
     ended: bool,
@@ -53,6 +58,7 @@ impl Assembly {
             compute: Vec::new(),
             open: HashMap::new(),
             untimed_compute: Untimed::default(),
+            loosest_tie_ns: 0,
             input: Input::default(),
             drops: IndexMap::new(),
             ended: false,
@@ -217,7 +223,10 @@ impl Assembly {
                 capped.summary_json = label.map(str::to_owned);
             }
             Some(meta::END) => self.ended = true,
-            Some(meta::CLOCK_ANCHOR | meta::GPU_ANCHOR) => {}
+            Some(meta::GPU_ANCHOR) => {
+                self.loosest_tie_ns = self.loosest_tie_ns.max(rows.dur_ns.get(row).unwrap_or(0));
+            }
+            Some(meta::CLOCK_ANCHOR) => {}
             _ => self.skip("unknown_meta", 1),
         }
     }
@@ -321,6 +330,13 @@ impl Assembly {
 
     fn warn_of_losses(&self, builder: &mut Builder, path: &str) {
         let rank = self.rank;
+        if self.loosest_tie_ns > LOOSE_TIE_NS {
+            builder.warn(format!(
+                "Rank {rank}: the GPU's clock was at times tied to the host's only to within {:.1} ms; GPU-timed \
+                 intervals may lie that far off beside host-timed ones. Their lengths are not affected.",
+                self.loosest_tie_ns as f64 / 1e6
+            ));
+        }
         if self.untimed_compute.count > 0 {
             builder.warn(compute_warning(rank, &self.untimed_compute));
         }
