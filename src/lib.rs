@@ -80,11 +80,14 @@ pub use commtrace_collectives as collectives;
 pub use commtrace_collectives::nccl;
 pub use commtrace_report as report;
 
-/// What a training program uses: the span macros, the communicators and what their methods take.
+/// What a training program uses: the span macros, the communicators and what their methods take, and
+/// `guard.finish(&comm)`.
 pub mod prelude {
+    #[cfg(feature = "mpi")]
+    pub use commtrace_collectives::MpiComm;
     #[cfg(feature = "nccl")]
     pub use commtrace_collectives::NcclComm;
-    pub use commtrace_collectives::{Communicator, Group, LocalComm, Pending, ReduceOp};
+    pub use commtrace_collectives::{Communicator, Finish, Group, LocalComm, Pending, ReduceOp};
     #[cfg(feature = "cuda")]
     pub use commtrace_instrument::GpuStream;
     pub use commtrace_instrument::{comm_span, compute_span, rank_scope, step_span};

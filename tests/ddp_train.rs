@@ -205,6 +205,14 @@ fn training_that_fails_is_status_1_with_its_report() {
     assert!(summary(folder.path())["ranks"].as_array().is_some_and(|ranks| ranks.len() == 2));
 }
 
+#[cfg(not(feature = "mpi"))]
+#[test]
+fn a_backend_that_was_not_built_in_says_how_to_build_it() {
+    let output = ddp_train(None, &["--backend", "mpi"]);
+    assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
+    assert!(stderr(&output).contains("--features mpi"), "{}", shown(&output));
+}
+
 #[test]
 fn wrong_arguments_are_status_2() {
     for arguments in [

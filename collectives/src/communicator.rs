@@ -1,6 +1,7 @@
 //! The trait that all backends implement.
 
 use std::ops::{Deref, DerefMut};
+use std::time::Instant;
 
 use crate::{Element, Pending, ReduceOp, Result};
 
@@ -248,6 +249,43 @@ pub trait Communicator {
 
     /// Non-blocking [`recv`](Self::recv).
     fn recv_async<T: Element>(&self, buffer: Self::Owned<T>, peer: usize) -> Pending<Self::Owned<T>>;
+
+    /// Whether all ranks are threads of this process, and so have one recorder.
+    fn is_one_process(&self) -> bool {
+        false
+    }
+
+    /// Sends bytes of any number to `peer`, which knows it must [receive](Self::receive_bytes) them: how
+    /// [`Finish::finish`](crate::Finish::finish) gathers. Gives up at `deadline` where the backend can.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    fn send_bytes(&self, message: &[u8], peer: usize, deadline: Instant) -> Result<()> {
+        let _ = deadline;
+        let length = self.alloc_from(&[i64::try_from(message.len()).unwrap_or(i64::MAX)])?;
+        self.send(&length, peer)?;
+        if message.is_empty() { Ok(()) } else { self.send(&*self.alloc_from(message)?, peer) }
+    }
+
+    /// Receives what `peer` [sends](Self::send_bytes).
+    ///
+    /// # Errors
+    ///
+    /// As [`recv`](Self::recv).
+    fn receive_bytes(&self, peer: usize, deadline: Instant) -> Result<Vec<u8>> {
+        let _ = deadline;
+        let mut length = self.alloc_zeros::<i64>(1)?;
+        self.recv(&mut length, peer)?;
+        let length =
+            self.to_vec(&length)?.first().and_then(|&length| usize::try_from(length).ok()).unwrap_or(0);
+        if length == 0 {
+            return Ok(Vec::new());
+        }
+        let mut message = self.alloc_zeros::<u8>(length)?;
+        self.recv(&mut message, peer)?;
+        self.to_vec(&message)
+    }
 }
 
 /// The calls that a [`Communicator::group`] is made of; each as the [`Communicator`] method of the same

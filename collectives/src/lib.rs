@@ -27,6 +27,7 @@ mod communicator;
 pub mod cost;
 mod element;
 mod error;
+mod finish;
 #[macro_use]
 mod host;
 mod local;
@@ -41,6 +42,7 @@ mod trace;
 pub use communicator::{Communicator, Group};
 pub use element::{DType, Element, ReduceOp};
 pub use error::{CallId, CallKind, Error, Result};
+pub use finish::Finish;
 pub use local::{LocalBuilder, LocalComm, LocalGroup};
 #[cfg(feature = "mpi")]
 pub use mpi::{MpiBuilder, MpiComm, MpiGroup};

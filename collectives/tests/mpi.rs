@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::capture::Capture;
 use common::operations::{self, Agree};
@@ -332,6 +332,34 @@ fn communicators_are_independent() {
             }
         });
     });
+}
+
+/// After a message that was given up, MPI is not ended and the launcher complains: what counts is what the ranks
+/// print.
+#[test]
+fn bytes_of_any_number_arrive_and_waiting_for_them_has_an_end() {
+    const NAME: &str = "bytes_of_any_number_arrive_and_waiting_for_them_has_an_end";
+    if std::env::var_os("COMMTRACE_TEST_IN_MPI_JOB").is_none() {
+        under_mpirun_reports(NAME, 2, "as it should be", 2);
+        return;
+    }
+    let comm = world();
+    let later = Instant::now() + Duration::from_secs(100);
+    for length in [0, 1, 5000, 300_000] {
+        let message: Vec<u8> = (0..length).map(|index| index as u8).collect();
+        if comm.rank() == 0 {
+            comm.send_bytes(&message, 1, later).unwrap();
+        } else {
+            assert_eq!(comm.receive_bytes(0, later).unwrap(), message);
+        }
+    }
+    if comm.rank() == 0 {
+        let error = comm.receive_bytes(1, Instant::now() + Duration::from_millis(100)).unwrap_err();
+        assert!(matches!(&error, Error::Timeout { missing, .. } if *missing == [1]), "{error}");
+    }
+    println!("rank {}: as it should be", comm.rank());
+    // So that the launcher does not end the other before it has come here.
+    std::thread::sleep(Duration::from_secs(5));
 }
 
 /// An application that has started MPI itself, at the lowest level.

@@ -12,7 +12,7 @@ use std::time::Duration;
 #[derive(Debug, Parser)]
 #[command(name = "ddp_train", allow_negative_numbers = true)]
 pub struct Args {
-    /// Number of ranks.
+    /// Number of ranks; with `--backend mpi`, mpirun says how many there are.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = at_least_one)]
     pub ranks: usize,
 
@@ -46,7 +46,8 @@ pub struct Args {
     pub learning_rate: f32,
 
     /// What carries the collectives: `local` is threads of this process; `nccl` is GPUs, of this process or
-    /// (with torchrun's variables) one per process.
+    /// (with torchrun's variables) one per process; `mpi` is the processes that mpirun started (needs
+    /// `--features mpi` when building).
     #[arg(long, value_enum, default_value_t = Backend::Local)]
     pub backend: Backend,
 }
@@ -61,6 +62,7 @@ pub enum Overlap {
 pub enum Backend {
     Local,
     Nccl,
+    Mpi,
 }
 
 /// A rank that computes longer.
@@ -88,13 +90,20 @@ impl Args {
     /// The arguments; ends the process with a message and status 2 if they are wrong.
     pub fn from_command_line() -> Self {
         let args = Self::parse();
-        if let Some(SlowRank { rank, .. }) = args.slow_rank
-            && rank >= args.ranks
-        {
-            let text = format!("--slow-rank {rank}: the ranks are 0 to {}", args.ranks - 1);
-            Self::command().error(ErrorKind::ValueValidation, text).exit();
+        if args.backend != Backend::Mpi {
+            args.check_ranks(args.ranks);
         }
         args
+    }
+
+    /// Ends the process with a message and status 2 if an argument names a rank that `ranks` ranks do not have.
+    pub fn check_ranks(&self, ranks: usize) {
+        if let Some(SlowRank { rank, .. }) = self.slow_rank
+            && rank >= ranks
+        {
+            let text = format!("--slow-rank {rank}: the ranks are 0 to {}", ranks - 1);
+            Self::command().error(ErrorKind::ValueValidation, text).exit();
+        }
     }
 }
 

@@ -1,12 +1,15 @@
 //! Starting a recorder, and ending it however the process ends.
 
 use crate::config::{Config, ConfigError, Mode};
+use crate::gather::{self, Exchange};
 use crate::layer::CommtraceLayer;
 use crate::message::say;
 use crate::rank;
 use crate::record_files::RecordFiles;
 use crate::recorder::{Recorder, Stats, lock};
+use crate::shutdown;
 use crate::writer::Writer;
+use commtrace_report::gather::RunSummary;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -152,7 +155,11 @@ impl Config {
     fn start(self) -> Result<Guard, InitError> {
         rank::set_launcher(self.launch.rank, self.launch.world_size);
         if !self.is_on() {
-            return Ok(Guard { recorder: None, finish_timeout: Duration::ZERO });
+            return Ok(Guard {
+                recorder: None,
+                finish_timeout: Duration::ZERO,
+                merge_timeout: self.merge_timeout,
+            });
         }
         let files = match &self.mode {
             Some(Mode::Directory(path)) => Some(
@@ -161,13 +168,14 @@ impl Config {
             ),
             _ => None,
         };
-        let finish_timeout = FINISH_TIMEOUT + self.merge_timeout;
+        let merge_timeout = self.merge_timeout;
+        let finish_timeout = FINISH_TIMEOUT + merge_timeout;
         let recorder = Recorder::new(&self);
         Writer::spawn(Arc::clone(&recorder), self, files).map_err(InitError::Thread)?;
         lock(&ACTIVE).push((Arc::downgrade(&recorder), finish_timeout));
         ANY_ACTIVE.store(true, Ordering::SeqCst);
         finish_at_exit();
-        Ok(Guard { recorder: Some(recorder), finish_timeout })
+        Ok(Guard { recorder: Some(recorder), finish_timeout, merge_timeout })
     }
 }
 
@@ -187,6 +195,7 @@ fn warn_of_static_level() {
 pub struct Guard {
     recorder: Option<Arc<Recorder>>,
     finish_timeout: Duration,
+    merge_timeout: Duration,
 }
 
 impl Guard {
@@ -212,6 +221,39 @@ impl Guard {
         let recorder = self.recorder.as_ref()?;
         end(recorder, self.finish_timeout);
         recorder.control().report.take()
+    }
+
+    /// Ends recording and gathers what all processes recorded over `exchange`, so that process 0 reports on
+    /// all ranks although they share no folder. All processes call it, those that do not record included.
+    ///
+    /// In a folder that process 0 sees (`COMMTRACE_DIR`), the report is made of the record files, which are
+    /// complete then. Otherwise, and with `COMMTRACE=summary`, it is made of the [summaries] of the processes:
+    /// figures per rank are exact, figures across ranks are of a sample of the steps, whose size is stated.
+    ///
+    /// It does not hang: a process that does not come within `COMMTRACE_MERGE_TIMEOUT_S` (and a second for
+    /// each doubling of the number of processes) is named in the report, as far as `exchange` keeps to its
+    /// deadlines. Returns the report on process 0, `None` on the others.
+    ///
+    /// [summaries]: commtrace_report::gather
+    pub fn finish_over(
+        mut self,
+        exchange: &(impl Exchange + ?Sized),
+    ) -> Option<commtrace_report::analyze::Report> {
+        if exchange.size() <= 1 || in_forked_child() {
+            return self.into_report();
+        }
+        let ended = self.recorder.take().and_then(|recorder| {
+            recorder.control().gather = true;
+            end(&recorder, self.finish_timeout);
+            recorder.control().ended.take()
+        });
+        let mine = ended.as_ref().map_or_else(RunSummary::default, |ended| ended.summary(exchange.size()));
+        let gathered = gather::reduce(exchange, mine, self.merge_timeout)?;
+        match ended {
+            Some(ended) => Some(ended.report_on(&gathered)),
+            // This rank was not to be recorded, others were.
+            None => shutdown::print_report_on(&gathered),
+        }
     }
 
     /// Ends recording of a run that never began.

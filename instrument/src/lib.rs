@@ -39,6 +39,7 @@ mod config;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod fields;
+mod gather;
 mod guard;
 mod host;
 mod intern;
@@ -56,9 +57,12 @@ mod spans;
 mod stream;
 mod writer;
 
+/// What [`Guard::finish_over`] and [`Guard::into_report`] return.
+pub use commtrace_report::analyze::Report;
 pub use config::{Config, ConfigError, Mode, Reports};
 #[cfg(feature = "cuda")]
 pub use cuda::{GpuGroup, GpuStream};
+pub use gather::{Exchange, ExchangeError};
 #[cfg(unix)]
 pub use guard::finish_on_sigterm;
 pub use guard::{Guard, InitError, init, layer};

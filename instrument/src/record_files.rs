@@ -34,30 +34,27 @@ impl RecordFiles {
     /// Makes the folder and sees whether files can be made in it.
     pub fn prepare(directory: &Path, config: &Config) -> io::Result<Self> {
         fs::create_dir_all(directory)?;
-        let start_unix_ns = clock::unix_ns();
-        let pid = std::process::id();
+        let header = header(config);
+        let Header { pid, start_unix_ns, .. } = header;
         let probe = directory.join(format!(".commtrace-probe.{pid}.{start_unix_ns}"));
         OpenOptions::new().write(true).create_new(true).open(&probe)?;
         fs::remove_file(&probe)?;
-        let run_id =
-            config.launch.job.clone().unwrap_or_else(|| format!("{pid}-{}", start_unix_ns / 1_000_000));
-        let header = Header {
-            rank: 0,
-            host: host::name(),
-            boot_id: host::boot_id(),
-            pid,
-            run_id,
-            start_unix_ns,
-            start_mono_ns: clock::monotonic_ns(),
-            world_size: config.launch.world_size,
-            writer_version: env!("CARGO_PKG_VERSION").to_owned(),
-        };
         Ok(Self {
             directory: directory.to_owned(),
             header,
             max_bytes: config.max_bytes,
             files: BTreeMap::new(),
         })
+    }
+
+    /// The header of every file, but for the rank.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Names of the files.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        self.files.values().filter_map(|file| Some(file.path.file_name()?.to_string_lossy().into_owned()))
     }
 
     pub fn directory(&self) -> &Path {
@@ -183,6 +180,24 @@ impl RankFile {
              summary goes on",
             self.path.display()
         ));
+    }
+}
+
+/// What is known of this process at the start, with rank 0.
+pub(crate) fn header(config: &Config) -> Header {
+    let start_unix_ns = clock::unix_ns();
+    let pid = std::process::id();
+    let run_id = config.launch.job.clone().unwrap_or_else(|| format!("{pid}-{}", start_unix_ns / 1_000_000));
+    Header {
+        rank: 0,
+        host: host::name(),
+        boot_id: host::boot_id(),
+        pid,
+        run_id,
+        start_unix_ns,
+        start_mono_ns: clock::monotonic_ns(),
+        world_size: config.launch.world_size,
+        writer_version: env!("CARGO_PKG_VERSION").to_owned(),
     }
 }
 

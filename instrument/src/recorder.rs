@@ -124,6 +124,10 @@ pub(crate) struct Control {
     pub done: bool,
     /// The writer ended by a fault.
     pub failed: bool,
+    /// Leave the report to the caller, who gathers what the other processes recorded.
+    pub gather: bool,
+    /// The finished run, for that caller.
+    pub ended: Option<Box<crate::shutdown::Ended>>,
     /// What the finished run amounts to, for a caller that asks for it.
     pub report: Option<commtrace_report::analyze::Report>,
 }

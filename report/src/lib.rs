@@ -6,6 +6,7 @@ pub mod analyze;
 #[cfg(feature = "import")]
 pub mod classify;
 pub mod convert;
+pub mod gather;
 pub mod nccl;
 pub mod read;
 pub mod record;

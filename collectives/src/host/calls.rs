@@ -4,9 +4,10 @@
 use crate::{Element, Error, Result};
 
 /// Implements the communicator and its group for a type with a field `host`, a
-/// [`HostRank`](super::HostRank).
+/// [`HostRank`](super::HostRank). `more` are methods of the communicator with
+/// a default.
 macro_rules! host_communicator {
-    ($comm:ident, $group:ident) => {
+    ($comm:ident, $group:ident, { $($more:tt)* }) => {
         impl Communicator for $comm {
             type Buffer<T: Element> = [T];
             type Owned<T: Element> = Vec<T>;
@@ -184,6 +185,8 @@ macro_rules! host_communicator {
             fn recv_async<T: Element>(&self, buffer: Vec<T>, peer: usize) -> Pending<Vec<T>> {
                 self.host.spawn(Kind::RecvFrom(peer), buffer, |buffer| Call::recv(buffer))
             }
+
+            $($more)*
         }
 
         #[doc = concat!(

@@ -67,7 +67,11 @@ pub struct LocalComm {
     host: HostRank<Core>,
 }
 
-host_communicator!(LocalComm, LocalGroup);
+host_communicator!(LocalComm, LocalGroup, {
+    fn is_one_process(&self) -> bool {
+        true
+    }
+});
 
 impl LocalComm {
     fn new(core: Arc<Core>, rank: usize) -> Self {

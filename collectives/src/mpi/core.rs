@@ -20,6 +20,9 @@ pub(super) const TAG_TO_RECEIVER: c_int = 1;
 pub(super) const TAG_TO_SENDER: c_int = 2;
 pub(super) const TAG_ASK: c_int = 3;
 pub(super) const TAG_HERE: c_int = 4;
+/// Messages of [`super::bytes`].
+pub(super) const TAG_LENGTH: c_int = 5;
+pub(super) const TAG_BYTES: c_int = 6;
 
 /// What a communicator is used with.
 #[derive(Debug, Clone, Copy)]
@@ -279,7 +282,7 @@ impl Core {
         }
     }
 
-    fn library(&self, call: CallId, function: &'static str, message: String) -> Error {
+    pub(super) fn library(&self, call: CallId, function: &'static str, message: String) -> Error {
         let rank = self.members.global(self.rank);
         Error::Library { call, rank, library: "MPI", function, message }
     }

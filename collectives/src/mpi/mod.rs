@@ -2,6 +2,7 @@
 
 mod agree;
 mod builder;
+mod bytes;
 mod call;
 mod core;
 mod data;
@@ -12,6 +13,7 @@ mod runtime;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use self::core::Core;
 use crate::communicator::{Communicator, Group};
@@ -83,7 +85,15 @@ pub struct MpiComm {
     host: HostRank<Core>,
 }
 
-host_communicator!(MpiComm, MpiGroup);
+host_communicator!(MpiComm, MpiGroup, {
+    fn send_bytes(&self, message: &[u8], peer: usize, deadline: Instant) -> Result<()> {
+        self.host.backend.send_bytes(message, peer, deadline)
+    }
+
+    fn receive_bytes(&self, peer: usize, deadline: Instant) -> Result<Vec<u8>> {
+        self.host.backend.receive_bytes(peer, deadline)
+    }
+});
 
 impl MpiComm {
     fn new(core: Core) -> Self {

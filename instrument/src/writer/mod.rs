@@ -8,12 +8,13 @@ use crate::config::Config;
 use crate::intern::{NO_SYM, Sym};
 use crate::message::say;
 use crate::queue::{RawRecord, Ring};
-use crate::record_files::RecordFiles;
+use crate::record_files::{self, RecordFiles};
 use crate::recorder::Recorder;
 use crate::shutdown::{self, Run};
 use crate::spans::{Kind, NO_STEP, NO_U32, NO_U64, SpanCell, SpanFields};
 use commtrace_report::aggregate::Aggregator;
-use commtrace_report::record::{Row, RowKind, meta};
+use commtrace_report::gather::Sampler;
+use commtrace_report::record::{Header, Row, RowKind, meta};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -31,6 +32,9 @@ pub(crate) struct Writer {
     last_anchor: Instant,
     files: Option<RecordFiles>,
     aggregator: Aggregator,
+    sampler: Sampler,
+    /// What is known of this process.
+    header: Header,
     /// Ranks that recorded something.
     ranks: BTreeSet<u32>,
     /// Spans that were written as open, so that each is written once.
@@ -50,6 +54,9 @@ const ANCHOR_INTERVAL: Duration = Duration::from_millis(10);
 /// Records after which the aggregates are brought up to date, whatever the flush interval.
 const ADVANCE_AFTER: usize = 1 << 16;
 
+/// Rows kept for figures across ranks that share no folder: some MiB.
+const SAMPLED_ROWS: usize = 1 << 14;
+
 /// A thread announces that it enters a span before it reads the clock, with a plain store. Starts
 /// within this time before now may still be announced in the thread's store buffer; it drains within
 /// a microsecond.
@@ -60,6 +67,8 @@ impl Writer {
     pub fn spawn(recorder: Arc<Recorder>, config: Config, files: Option<RecordFiles>) -> io::Result<()> {
         let calibration = Calibration::new(Anchor::now());
         let aggregator = Aggregator::new(Default::default());
+        let header =
+            files.as_ref().map_or_else(|| record_files::header(&config), |files| files.header().clone());
         let shared = Arc::clone(&recorder);
         let thread = std::thread::Builder::new().name("commtrace-writer".to_owned()).spawn(move || {
             let mut writer = Self {
@@ -71,6 +80,8 @@ impl Writer {
                 last_anchor: Instant::now(),
                 files,
                 aggregator,
+                sampler: Sampler::new(SAMPLED_ROWS),
+                header,
                 ranks: BTreeSet::new(),
                 announced: HashSet::new(),
                 dropped_written: 0,
@@ -201,6 +212,7 @@ impl Writer {
             ..row(row_kind(fields.kind), fields, &self.strings)
         };
         self.aggregator.push(fields.rank, &row);
+        self.sampler.push(fields.rank, &row);
         if let Some(files) = &mut self.files {
             files.push(fields.rank, &row);
         }
@@ -315,10 +327,11 @@ impl Writer {
                 ..Row::new(RowKind::Meta, meta::COMMUNICATOR)
             };
             let wanted = self.recorder.wanted_ranks.as_ref();
-            if let Some(files) = &mut self.files
-                && wanted.is_none_or(|ranks| ranks.contains(&communicator.rank))
-            {
-                files.push_meta(communicator.rank, &row);
+            if wanted.is_none_or(|ranks| ranks.contains(&communicator.rank)) {
+                self.sampler.push(communicator.rank, &row);
+                if let Some(files) = &mut self.files {
+                    files.push_meta(communicator.rank, &row);
+                }
             }
         }
     }
@@ -334,7 +347,7 @@ impl Writer {
         self.write_open_spans(Duration::ZERO);
         self.write_learned();
         let run = Run { recorder: self.recorder, config: self.config, files: self.files, ranks: self.ranks };
-        shutdown::report(run, self.aggregator);
+        shutdown::end(run, self.aggregator, self.sampler, self.header);
     }
 }
 

@@ -154,6 +154,11 @@ impl Aggregator {
         }
     }
 
+    /// The earliest start so far, which the steps' starts in the report are counted from.
+    pub fn base_ns(&self) -> Option<i64> {
+        self.base_ns
+    }
+
     /// The report over all rows.
     pub fn finish(mut self) -> Report {
         self.sweep(None);

@@ -53,6 +53,7 @@ pub use progress::Progress;
 pub use record_file::{RankStatus, run_status};
 pub use timeline_json::write_timeline_json;
 
+use crate::gather::Thinning;
 use crate::timeline::Timeline;
 use builder::{Builder, ranges};
 use detect::{Format, detect};
@@ -165,6 +166,24 @@ pub fn read_with(
         nccl_text::warn_of_doubles(&mut timeline);
     }
     Ok(timeline)
+}
+
+/// Reads records that are in memory, each with a name for messages, into one timeline; of the steps only those
+/// that `thinning` keeps.
+pub(crate) fn read_in_memory<'a>(
+    records: impl IntoIterator<Item = (PathBuf, &'a [u8])>,
+    thinning: Thinning,
+) -> Result<Timeline, ReadError> {
+    let mut builder = Builder::default();
+    for (name, record) in records {
+        record_file::open_in_memory(&name, record)?.read_thinned(&mut builder, thinning)?;
+    }
+    Ok(builder.finish())
+}
+
+/// Ranks in ascending order as the warnings name them, the first few.
+pub(crate) fn name_ranks(ranks: impl IntoIterator<Item = u32>) -> String {
+    ranges(ranks, 16)
 }
 
 fn read_file(

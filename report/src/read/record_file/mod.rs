@@ -13,6 +13,7 @@ pub use status::{RankStatus, run_status};
 use super::ReadError;
 use super::builder::Builder;
 use super::progress::{Meter, Metered};
+use crate::gather::Thinning;
 use crate::record::Header;
 use crate::timeline::Input;
 use decode::{Decoded, Decoder, Fault};
@@ -43,6 +44,11 @@ pub(super) fn open<'m>(
     RecordFile::new(path, BufReader::with_capacity(BUFFER, Metered::new(file, meter)), length)
 }
 
+/// As [`open`], of a record that is in memory.
+pub(super) fn open_in_memory<'b>(path: &Path, record: &'b [u8]) -> Result<RecordFile<&'b [u8]>, ReadError> {
+    RecordFile::new(path, record, record.len() as u64)
+}
+
 impl<R: Read> RecordFile<R> {
     fn new(path: &Path, input: R, length: u64) -> Result<Self, ReadError> {
         let mut frames = Frames::new(input, length);
@@ -67,8 +73,13 @@ impl<R: Read> RecordFile<R> {
     }
 
     /// Reads everything that is whole into `builder`.
-    pub fn read(mut self, builder: &mut Builder) -> Result<(), ReadError> {
-        let mut assembly = Assembly::new(builder, &self.header);
+    pub fn read(self, builder: &mut Builder) -> Result<(), ReadError> {
+        self.read_thinned(builder, Thinning::NONE)
+    }
+
+    /// As [`read`](Self::read), but of the steps only those that `thinning` keeps.
+    pub fn read_thinned(mut self, builder: &mut Builder, thinning: Thinning) -> Result<(), ReadError> {
+        let mut assembly = Assembly::new(builder, &self.header, thinning);
         let mut torn = None;
         let mut damage = None;
         // A batch is written together with the dictionaries that it needs, which precede it.

@@ -4,6 +4,7 @@ use super::super::builder::Builder;
 use super::super::lanes::{Lane, LaneKey, Lanes};
 use super::super::untimed::compute_warning;
 use super::decode::Rows;
+use crate::gather::Thinning;
 use crate::record::{Header, RowKind, meta};
 use crate::timeline::{Capped, Comm, Compute, Input, Open, Step, Sym, Untimed};
 use indexmap::IndexMap;
@@ -26,6 +27,7 @@ struct PendingCompute {
 /// The rows of one file on their way to tracks.
 pub(super) struct Assembly {
     rank: u32,
+    thinning: Thinning,
     clock: Option<Sym>,
     lanes: Lanes,
     compute: Vec<PendingCompute>,
@@ -43,7 +45,7 @@ pub(super) struct Assembly {
 }
 
 impl Assembly {
-    pub fn new(builder: &mut Builder, header: &Header) -> Self {
+    pub fn new(builder: &mut Builder, header: &Header, thinning: Thinning) -> Self {
         if let Some(size) = header.world_size {
             builder.world_size(size);
         }
@@ -53,6 +55,7 @@ impl Assembly {
         let clock = (!header.boot_id.is_empty()).then(|| builder.names().intern(&header.boot_id));
         Self {
             rank: header.rank,
+            thinning,
             clock,
             lanes: Lanes::default(),
             compute: Vec::new(),
@@ -84,6 +87,9 @@ impl Assembly {
     pub fn add(&mut self, builder: &mut Builder, rows: &mut Rows) {
         for row in 0..rows.len() {
             let kind = rows.kind(row);
+            if rows.step.get(row).is_some_and(|step| !self.thinning.keeps(step)) {
+                continue;
+            }
             if kind != Some(RowKind::Open)
                 && let Some(span) = rows.span.get(row)
             {
