@@ -53,6 +53,11 @@ pub struct ReportArgs {
     #[arg(long, value_name = "A..B")]
     pub steps: Option<StepRange>,
 
+    /// Take all times as those of one clock, instead of aligning clocks that differ or of which nothing is
+    /// known by the ends of collectives.
+    #[arg(long)]
+    pub no_align: bool,
+
     /// Share of a collective's time lost to the same late ranks above which ranks are to be rebalanced.
     #[arg(long, value_name = "RATIO", value_parser = ratio, default_value = "0.20", help_heading = "Advice")]
     pub imbalance_threshold: f64,

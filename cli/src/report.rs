@@ -54,6 +54,7 @@ fn options(args: &ReportArgs) -> AnalyzeOptions {
     AnalyzeOptions {
         steps: args.steps,
         ranks: args.input.ranks.clone(),
+        align: !args.no_align,
         thresholds: Thresholds {
             imbalance: args.imbalance_threshold,
             overlap: args.overlap_threshold,

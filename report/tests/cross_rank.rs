@@ -2,8 +2,8 @@
 
 use commtrace_report::advise::Strategy;
 use commtrace_report::analyze::{
-    AnalyzeOptions, Collective, CrossRank, CrossRankAccumulator, Member, OpAcrossRanks, Position, Report,
-    UnmatchedReason, Verdict, analyze,
+    AnalyzeOptions, Collective, CrossRank, CrossRankAccumulator, Member, OpAcrossRanks, Position,
+    RankAlignment, Report, UnmatchedReason, Verdict, analyze,
 };
 use commtrace_report::timeline::{Comm, Compute, Timeline, Track};
 use std::collections::BTreeSet;
@@ -387,26 +387,44 @@ fn one_rank_alone_tells_nothing_and_is_not_warned_about() {
 }
 
 #[test]
-fn clocks_that_do_not_agree_are_not_compared() {
-    let mut job = noisy_job(10, 20.0, 1);
-    job.timeline.tracks[3].clock = Some(job.timeline.names.intern("another boot"));
-    let report = job.report();
-    assert_eq!(report.cross_rank.as_ref().map(|across| across.ops.len()), Some(0));
-    assert!(
-        report.warnings.iter().any(|warning| warning.contains("2 different clocks")),
-        "{:?}",
-        report.warnings
-    );
-    assert_eq!(report.hotspot_events[0].rank_imbalance_ratio, None);
+fn clocks_that_do_not_agree_are_aligned() {
+    for clock in [Some("another boot"), None] {
+        let mut job = noisy_job(20, 20.0, 1);
+        let one_clock = op(&job.across(), "all_reduce").clone();
+        job.timeline.tracks[3].clock = clock.map(|name| job.timeline.names.intern(name));
+        let mut moved = Comm::new(job.timeline.names.intern("all_reduce"), 0, 0);
+        let track = &mut job.timeline.tracks[3];
+        let ahead_ns = 7_000 * MS;
+        let comm = std::mem::take(&mut track.comm);
+        for event in comm.iter() {
+            moved = Comm { start_ns: event.start_ns + ahead_ns, end_ns: event.end_ns + ahead_ns, ..event };
+            track.comm.push(moved);
+        }
+        assert_eq!(moved.step, Some(19));
+        let report = job.report();
+        assert_eq!(report.warnings, Vec::<String>::new());
+        let across = report.cross_rank.expect("aligned");
+        let all_reduce = op(&across, "all_reduce");
+        assert!((all_reduce.wait_ms - one_clock.wait_ms).abs() < 0.001, "{all_reduce:?}");
+        assert_eq!(all_reduce.verdict, one_clock.verdict);
+        assert!(all_reduce.uncertainty_ms > 0.0 && all_reduce.uncertainty_ms < 0.001);
+        let [.., last] = across.alignment[..] else { panic!("no alignment") };
+        assert!((last.offset_ms.expect("aligned") - 7000.0).abs() < 0.001, "{last:?}");
+        assert!(last.aligned && across.alignment.len() == 4);
+        assert_eq!(across.alignment[0], RankAlignment::reference(0));
+        assert_eq!(across.alignment[2], RankAlignment::reference(2));
+    }
+}
 
-    job.timeline.tracks[3].clock = None;
-    let report = job.report();
-    assert_eq!(report.cross_rank.as_ref().map(|across| across.ops.len()), Some(0));
-    assert!(
-        report.warnings.iter().any(|warning| warning.contains("not known whether")),
-        "{:?}",
-        report.warnings
-    );
+#[test]
+fn without_alignment_all_times_are_of_one_clock() {
+    let mut job = noisy_job(20, 20.0, 1);
+    let one_clock = job.across();
+    for track in &mut job.timeline.tracks {
+        track.clock = None;
+    }
+    let report = analyze(&job.timeline, &AnalyzeOptions { align: false, ..AnalyzeOptions::default() });
+    assert_eq!(report.cross_rank, Some(one_clock));
 }
 
 #[test]

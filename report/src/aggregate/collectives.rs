@@ -282,7 +282,7 @@ impl Collectives {
         if self.ranks.len() < 2 {
             return None;
         }
-        let mut across = conclude(&self.accumulator, self.left_out, names, Some(warnings));
+        let mut across = conclude(&self.accumulator, self.left_out, names, warnings);
         (across.stragglers, across.by_rank) = self.stragglers.finish(names);
         Some(across)
     }

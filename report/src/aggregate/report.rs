@@ -1,7 +1,7 @@
 //! The totals as a report.
 
 use super::{Aggregator, RankState, steps};
-use crate::analyze::{InputReport, RankReport, Report, UntimedReport, assemble};
+use crate::analyze::{InputReport, RankAlignment, RankReport, Report, UntimedReport, assemble};
 use crate::read::untimed::compute_warning;
 use indexmap::IndexMap;
 
@@ -28,7 +28,11 @@ impl Aggregator {
         }
         let nested: u64 = self.tracks.iter().map(|track| track.nested).sum();
         let collectives = std::mem::take(&mut self.collectives);
-        let cross_rank = collectives.finish(&self.names, &mut warnings);
+        let mut cross_rank = collectives.finish(&self.names, &mut warnings);
+        if let Some(across) = &mut cross_rank {
+            // One process, one clock.
+            across.alignment = self.ranks.keys().copied().map(RankAlignment::reference).collect();
+        }
         self.warn(nested, &mut warnings);
         let anomalies = [("end_before_start", self.reversed), ("nested_comm", nested), ("late", self.late)];
         let anomalies = anomalies.into_iter().filter(|(_, count)| *count > 0);

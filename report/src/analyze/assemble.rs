@@ -57,9 +57,12 @@ pub fn analyze(timeline: &Timeline, options: &AnalyzeOptions) -> Report {
         })
         .collect();
     let mut warnings = timeline.warnings.clone();
-    let matching = Matching::new(timeline, &selected);
+    let mut matching = Matching::new(timeline, &selected);
+    if options.align {
+        matching.align(&mut warnings);
+    }
     let mut cross_rank = cross_rank(&matching, &covers, &mut warnings);
-    // Without one clock there are no waits, and nobody to blame for them.
+    // Without waits there is nobody to blame for them.
     if let Some(across) = cross_rank.as_mut().filter(|across| !across.ops.is_empty()) {
         (across.stragglers, across.by_rank) = stragglers(&matching, &covers);
     }

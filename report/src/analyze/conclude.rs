@@ -16,13 +16,13 @@ pub(crate) struct LeftOut {
     pub not_numbered: IndexMap<Sym, BTreeSet<u32>>,
 }
 
-/// The figures across ranks. `warnings`, if given, says if no two ranks have a collective in common, and
+/// The figures across ranks. `warnings` says if no two ranks have a collective in common, and
 /// which figures are lower bounds.
 pub(crate) fn conclude(
     accumulator: &CrossRankAccumulator,
     left_out: LeftOut,
     names: &Names,
-    warnings: Option<&mut Vec<String>>,
+    warnings: &mut Vec<String>,
 ) -> CrossRank {
     let (ops, incomplete) = accumulator.finish();
     let partial: BTreeSet<&str> =
@@ -42,20 +42,18 @@ pub(crate) fn conclude(
     });
     let unmatched = not_numbered.chain(numbered).collect();
     let unmatched_events = left_out.events + incomplete;
-    if let Some(warnings) = warnings {
-        if ops.is_empty() {
-            warnings.push(format!(
-                "Waits across ranks are not given: no collective was recorded by two ranks with the same \
-                 communicator and sequence number ({unmatched_events} events unmatched)."
-            ));
-        } else if !partial.is_empty() {
-            let partial: Vec<&str> =
-                ops.iter().filter(|op| op.partial).map(|op| op.collective.as_str()).collect();
-            warnings.push(format!(
-                "Not all ranks of a communicator were read: waits of {} are lower bounds.",
-                partial.join(", ")
-            ));
-        }
+    if ops.is_empty() {
+        warnings.push(format!(
+            "Waits across ranks are not given: no collective was recorded by two ranks with the same \
+             communicator and sequence number ({unmatched_events} events unmatched)."
+        ));
+    } else if !partial.is_empty() {
+        let partial: Vec<&str> =
+            ops.iter().filter(|op| op.partial).map(|op| op.collective.as_str()).collect();
+        warnings.push(format!(
+            "Not all ranks of a communicator were read: waits of {} are lower bounds.",
+            partial.join(", ")
+        ));
     }
     CrossRank { ops, worst: accumulator.worst(), unmatched_events, unmatched, ..CrossRank::default() }
 }

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CrossRank {
+    /// Each rank's clock, in ascending order of rank.
+    #[serde(default)]
+    pub alignment: Vec<RankAlignment>,
     /// Figures per op that synchronizes its ranks, in first-seen order.
     pub ops: Vec<OpAcrossRanks>,
     /// The single collectives with the most exposed time, the worst first; at most 10.
@@ -30,6 +33,34 @@ pub struct CrossRank {
     pub by_rank: Vec<RankWaits>,
 }
 
+/// How a rank's clock relates to that of the lowest aligned rank. Ranks of one host share a clock.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RankAlignment {
+    /// Global rank.
+    pub rank: u32,
+    /// By how much the rank's clock was ahead at the start of the run, in milliseconds; `None` if it is not
+    /// aligned.
+    pub offset_ms: Option<f64>,
+    /// By how many millionths it runs faster; `None` if it is not aligned.
+    pub drift_ppm: Option<f64>,
+    /// How far off instants of this rank may be on the common time scale, in milliseconds: 0 for ranks that
+    /// share the clock of the lowest aligned rank, `None` if it is not aligned. A difference between two
+    /// ranks is uncertain by the sum of both.
+    pub uncertainty_ms: Option<f64>,
+    /// Whether collectives tie the clock to that of the lowest aligned rank. If not, waits are only known
+    /// among the ranks that it is tied to.
+    pub aligned: bool,
+}
+
+impl RankAlignment {
+    /// A rank on the clock that is the common time scale.
+    pub fn reference(rank: u32) -> Self {
+        let zero = Some(0.0);
+        Self { rank, offset_ms: zero, drift_ppm: zero, uncertainty_ms: zero, aligned: true }
+    }
+}
+
 /// One op over its matched collectives. Times are sums over collectives of the mean over ranks, in
 /// milliseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,7 +74,9 @@ pub struct OpAcrossRanks {
     /// Whether members are missing from all of them. Waits are lower bounds then: who is missing may
     /// have come later.
     pub partial: bool,
-    /// From a rank's start to the last arrival.
+    /// From a rank's start to the last arrival. Of ranks on different clocks, arrivals that are no further
+    /// apart than the clocks are uncertain (see `uncertainty_ms`) are taken as simultaneous: no wait is
+    /// claimed.
     pub wait_ms: f64,
     /// From then on.
     pub transfer_ms: f64,
@@ -85,6 +118,10 @@ pub struct OpAcrossRanks {
     /// Collectives that are in none of `by_communicator` or `by_step`, of which only so many are kept.
     #[serde(default)]
     pub not_broken_down: u64,
+    /// The largest uncertainty of a difference between two ranks' arrivals that applied in one of its
+    /// collectives, in milliseconds: 0 where all ranks share a clock. Waits of less are not in `wait_ms`.
+    #[serde(default)]
+    pub uncertainty_ms: f64,
 }
 
 /// What an op's time mostly is: waiting for the last rank, or moving bytes.

@@ -7,14 +7,23 @@ use std::collections::{BTreeSet, HashMap};
 use std::str::FromStr;
 
 /// What to analyze, and the limits of the advice.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct AnalyzeOptions {
     /// Only intervals of these steps; intervals without a step are then left out.
     pub steps: Option<StepRange>,
     /// Only these ranks.
     pub ranks: Option<BTreeSet<u32>>,
+    /// Align clocks that differ or of which nothing is known (the default). Without it, all times are taken
+    /// as those of one clock, whatever the inputs say.
+    pub align: bool,
     /// Limits of the advice.
     pub thresholds: Thresholds,
+}
+
+impl Default for AnalyzeOptions {
+    fn default() -> Self {
+        Self { steps: None, ranks: None, align: true, thresholds: Thresholds::default() }
+    }
 }
 
 /// A half-open range of step numbers, either side of which may be open: `10..20`, `10..`, `..20`.

@@ -17,9 +17,11 @@
 
 mod accumulate;
 mod align;
+mod arrivals;
 mod assemble;
 mod bootstrap;
 mod breakdown;
+mod clocks;
 mod conclude;
 mod cost;
 mod cross_rank;
@@ -47,8 +49,8 @@ pub use assemble::{analyze, assemble};
 pub(crate) use conclude::{LeftOut, conclude};
 pub use cost::{CostModelError, estimate_collective_time};
 pub use cross_rank::{
-    Bandwidth, CommunicatorWaits, CrossRank, OpAcrossRanks, PeerWaits, PointToPoint, SizeWaits, StepWaits,
-    Unmatched, UnmatchedReason, Verdict, WaitFigures, WorstCollective,
+    Bandwidth, CommunicatorWaits, CrossRank, OpAcrossRanks, PeerWaits, PointToPoint, RankAlignment,
+    SizeWaits, StepWaits, Unmatched, UnmatchedReason, Verdict, WaitFigures, WorstCollective,
 };
 pub use filter::{AnalyzeOptions, StepRange, StepRangeError};
 pub use hotspot::{OpHotspot, export_hotspot_events, find_priority_hotspot};

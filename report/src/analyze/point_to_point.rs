@@ -18,11 +18,22 @@ struct Sums {
     bytes: Option<u64>,
     late_sender_ns: u128,
     late_receiver_ns: u128,
+    /// Whether the clocks of both are tied together.
+    comparable: bool,
 }
 
 impl Sums {
     fn of(comm: Sym, source: u32, destination: u32) -> Self {
-        Self { comm, source, destination, matched: 0, bytes: Some(0), late_sender_ns: 0, late_receiver_ns: 0 }
+        Self {
+            comm,
+            source,
+            destination,
+            matched: 0,
+            bytes: Some(0),
+            late_sender_ns: 0,
+            late_receiver_ns: 0,
+            comparable: true,
+        }
     }
 
     fn add(&mut self, other: &Self) {
@@ -30,6 +41,7 @@ impl Sums {
         self.bytes = self.bytes.zip(other.bytes).map(|(sum, bytes)| sum.saturating_add(bytes));
         self.late_sender_ns += other.late_sender_ns;
         self.late_receiver_ns += other.late_receiver_ns;
+        self.comparable &= other.comparable;
     }
 
     fn lost_ns(&self) -> u128 {
@@ -37,13 +49,13 @@ impl Sums {
     }
 }
 
-/// The messages of `matching`; `None` if there is no point-to-point call. Times are given only if the
-/// ranks' clocks are `comparable`.
+/// The messages of `matching`; `None` if there is no point-to-point call. Times are given only where the two
+/// ranks' clocks are tied together, and only of what these can tell.
 ///
 /// Late sender and late receiver are the patterns of Scalasca (M. Geimer and others, A scalable tool
 /// architecture for diagnosing wait states in massively parallel applications, Parallel Computing 35,
 /// 2009).
-pub(super) fn point_to_point(matching: &Matching<'_>, comparable: bool) -> Option<PointToPoint> {
+pub(super) fn point_to_point(matching: &Matching<'_>) -> Option<PointToPoint> {
     let names = matching.names();
     let mut unmatched_events: u64 = matching
         .not_numbered()
@@ -58,15 +70,18 @@ pub(super) fn point_to_point(matching: &Matching<'_>, comparable: bool) -> Optio
             unmatched_events += group.parts.len() as u64;
             continue;
         };
-        let (send, receive) = (matching.times_ns(parts.0), matching.times_ns(parts.1));
+        let (times, _) = matching.arrivals_ns(&[parts.0, parts.1]);
+        let &[send, receive] = &times[..] else { continue };
+        let clocks = matching.clocks();
+        let (sender, receiver) = (clocks.of(parts.0.track), clocks.of(parts.1.track));
         let bytes = [parts.0, parts.1].into_iter().find_map(|part| matching.event(part)?.bytes);
         let waited = |own: (i64, i64), other: (i64, i64)| u128::from(duration_ns(own.0, own.1.min(other.0)));
-        let known = |time: u128| if comparable { time } else { 0 };
         let one = Sums {
             matched: 1,
             bytes,
-            late_sender_ns: known(waited(receive, send)),
-            late_receiver_ns: known(waited(send, receive)),
+            late_sender_ns: waited(receive, send),
+            late_receiver_ns: waited(send, receive),
+            comparable: clocks.alignment().between_ns(sender, receiver).is_some(),
             ..Sums::of(group.channel.comm, source, destination)
         };
         // Groups come channel by channel.
@@ -85,7 +100,7 @@ pub(super) fn point_to_point(matching: &Matching<'_>, comparable: bool) -> Optio
     };
     let mut total = Sums::of(first.comm, 0, 0);
     pairs.iter().for_each(|pair| total.add(pair));
-    let ms = |ns: u128| comparable.then(|| super::ms_from_ns(ns));
+    let ms = |sums: &Sums, ns: u128| sums.comparable.then(|| super::ms_from_ns(ns));
     pairs.sort_by_key(|pair| (std::cmp::Reverse(pair.lost_ns()), pair.source, pair.destination));
     let worst = pairs
         .iter()
@@ -96,16 +111,16 @@ pub(super) fn point_to_point(matching: &Matching<'_>, comparable: bool) -> Optio
             destination: pair.destination,
             matched: pair.matched,
             bytes: pair.bytes,
-            late_sender_ms: ms(pair.late_sender_ns),
-            late_receiver_ms: ms(pair.late_receiver_ns),
+            late_sender_ms: ms(pair, pair.late_sender_ns),
+            late_receiver_ms: ms(pair, pair.late_receiver_ns),
         })
         .collect();
     Some(PointToPoint {
         matched: total.matched,
         unmatched_events,
         bytes: total.bytes,
-        late_sender_ms: ms(total.late_sender_ns),
-        late_receiver_ms: ms(total.late_receiver_ns),
+        late_sender_ms: ms(&total, total.late_sender_ns),
+        late_receiver_ms: ms(&total, total.late_receiver_ns),
         worst,
     })
 }

@@ -160,6 +160,7 @@ impl Sums {
             bootstrap_blocks: blocks.len() as u64,
             arrival_spread_ratio,
             verdict,
+            uncertainty_ms: 0.0,
             bandwidth,
             bytes_imbalance: self.bytes_imbalance().filter(|_| bytes_may_differ(op)),
             by_communicator: self.breakdown.by_communicator(partial),

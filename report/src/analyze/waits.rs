@@ -6,17 +6,16 @@ use super::matching::{Group, Matching, Part, State, is_point_to_point, is_synchr
 use super::point_to_point::point_to_point;
 use super::{
     Collective, CrossRank, CrossRankAccumulator, Member, Position, Unmatched, UnmatchedReason,
-    last_arrival_ns,
+    last_arrival_ns, ms_from_ns,
 };
 use crate::timeline::Sym;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 /// Unmatched collectives that are listed; the rest is only counted.
 const LISTED: usize = 20;
 
 /// The figures across the tracks of `matching`, whose compute is `covers`. `None` if there are not two
-/// ranks with communication. Waits are given only of ranks on one known clock; `warnings` says so where
-/// they are not.
+/// ranks with communication.
 pub(super) fn cross_rank(
     matching: &Matching<'_>,
     covers: &[Cover],
@@ -25,12 +24,12 @@ pub(super) fn cross_rank(
     if communicating(matching).len() < 2 {
         return None;
     }
-    let comparable = comparable(matching, warnings);
     let names = matching.names();
     let mut accumulator = CrossRankAccumulator::default();
     for op in matching.ops().map(|op| names.get(op)).filter(|op| is_synchronizing(op)) {
         accumulator.declare(op);
     }
+    let mut uncertainties: HashMap<Sym, u64> = HashMap::new();
     let mut left_out = LeftOut::default();
     let is_counted = |op: Sym| is_synchronizing(names.get(op)) || is_point_to_point(names.get(op));
     for (&op, events) in matching.not_numbered().iter().filter(|(op, _)| is_counted(**op)) {
@@ -45,16 +44,23 @@ pub(super) fn cross_rank(
         }
         // Incomplete ones are counted at the end: only if the op has complete collectives.
         if group.state.is_matched() {
-            if comparable && group.channel.kind.is_collective() {
-                add(&mut accumulator, matching, &group, covers);
+            if group.channel.kind.is_collective() {
+                let uncertainty = add(&mut accumulator, matching, &group, covers);
+                let worst = uncertainties.entry(group.op).or_default();
+                *worst = uncertainty.max(*worst);
             }
         } else {
             left_out.events += group.parts.len() as u64;
         }
     }
-    let unsaid = if comparable { Some(&mut *warnings) } else { None };
-    let mut across = conclude(&accumulator, left_out, names, unsaid);
-    across.point_to_point = point_to_point(matching, comparable);
+    let mut across = conclude(&accumulator, left_out, names, warnings);
+    across.point_to_point = point_to_point(matching);
+    across.alignment = matching.clocks().report(matching.selected());
+    for (op, uncertainty) in uncertainties {
+        if let Some(figures) = across.ops.iter_mut().find(|one| one.collective == names.get(op)) {
+            figures.uncertainty_ms = ms_from_ns(uncertainty.into());
+        }
+    }
     Some(across)
 }
 
@@ -64,46 +70,31 @@ fn communicating(matching: &Matching<'_>) -> BTreeSet<u32> {
     taking_part.map(|one| one.track.rank).collect()
 }
 
-/// Whether all ranks that communicate are on one known clock.
-fn comparable(matching: &Matching<'_>, warnings: &mut Vec<String>) -> bool {
-    let taking_part = matching.selected().iter().filter(|one| !one.track.comm.is_empty());
-    let clocks: BTreeSet<Option<Sym>> = taking_part.map(|one| one.track.clock).collect();
-    if clocks.contains(&None) {
-        warnings.push(
-            "Waits across ranks are not given: it is not known whether the ranks' clocks agree.".to_string(),
-        );
-        return false;
-    }
-    if clocks.len() > 1 {
-        warnings.push(format!(
-            "Waits across ranks are not given: the ranks were timed by {} different clocks, and clocks \
-             are not aligned.",
-            clocks.len()
-        ));
-        return false;
-    }
-    true
-}
-
-fn add(accumulator: &mut CrossRankAccumulator, matching: &Matching<'_>, group: &Group<'_>, covers: &[Cover]) {
-    let arrivals = group.parts.iter().map(|&part| matching.times_ns(part).0);
-    let Some(last) = last_arrival_ns(arrivals) else { return };
+/// Adds a matched collective; returns the uncertainty of the clocks that applied.
+fn add(
+    accumulator: &mut CrossRankAccumulator,
+    matching: &Matching<'_>,
+    group: &Group<'_>,
+    covers: &[Cover],
+) -> u64 {
+    let (times, uncertainty_ns) = matching.arrivals_ns(group.parts);
+    let Some(last) = last_arrival_ns(times.iter().map(|time| time.0)) else { return 0 };
     let position = match matching.step(group) {
         Some(step) => Position::Step(step),
         None => Position::Sequence { comm: group.channel.comm.index() as u32, seq: group.number },
     };
-    // What is hidden is read off the track's own compute, so on its own clock.
-    let member = |&part: &Part| {
+    let member = |(&part, &(start_ns, end_ns)): (&Part, &(i64, i64))| {
         let event = matching.event(part)?;
         let identity = &matching.track(part.track)?.track;
         let compute = covers.get(part.track as usize)?;
-        let last = matching.on_track_ns(part.track, last);
+        // What is hidden is read off the track's own compute, so on its own clock.
+        let waited_until = matching.times_ns(part).0.saturating_add(last.saturating_sub(start_ns));
+        let own_last = matching.on_track_ns(part.track, waited_until);
         let own =
-            Member::new((identity.rank, identity.device), (event.start_ns, event.end_ns), last, compute);
-        let (start_ns, end_ns) = matching.times_ns(part);
+            Member::new((identity.rank, identity.device), (event.start_ns, event.end_ns), own_last, compute);
         Some(Member { start_ns, end_ns, bytes: event.bytes, ..own })
     };
-    let members: Vec<Member> = group.parts.iter().filter_map(member).collect();
+    let members: Vec<Member> = group.parts.iter().zip(&times).filter_map(member).collect();
     let names = matching.names();
     let collective = Collective {
         op: names.get(group.op),
@@ -114,6 +105,7 @@ fn add(accumulator: &mut CrossRankAccumulator, matching: &Matching<'_>, group: &
         complete: group.state == State::Complete,
     };
     accumulator.add(&collective, &members);
+    uncertainty_ns
 }
 
 fn unmatched(matching: &Matching<'_>, group: &Group<'_>, reason: UnmatchedReason) -> Unmatched {

@@ -2,6 +2,7 @@
 //! a timeline as a Chrome trace.
 
 mod chrome;
+mod clocks;
 mod headline;
 #[cfg(feature = "html")]
 mod html;

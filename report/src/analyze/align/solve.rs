@@ -2,8 +2,9 @@
 
 use super::refine::Ends;
 
-/// Clocks that drift by much more than this are rare: what the collectives do not settle tends towards no
-/// drift.
+/// Clocks that drift apart by much more than this are rare: what the collectives do not settle tends towards
+/// the mean drift of all clocks. (Not towards that of the first clock: the many would then outweigh what its
+/// own collectives say.)
 const USUAL_DRIFT: f64 = 100e-6;
 
 /// The same for offsets, of which nothing is known: only so that every equation has a solution.
@@ -68,9 +69,11 @@ impl Weighted<'_> {
 
     /// The normal matrix times `vector`.
     fn apply(&self, vector: &[f64], product: &mut [f64]) {
-        let ridge = self.ridge();
-        for (index, (out, value)) in product.iter_mut().zip(vector).enumerate() {
-            *out = ridge[index % 2] * value;
+        let [offset, slope] = self.ridge();
+        let mean = mean(vector.iter().skip(1).step_by(2).copied());
+        for (out, value) in product.chunks_exact_mut(2).zip(vector.chunks_exact(2)) {
+            out[0] = offset * value[0];
+            out[1] = slope * (value[1] - mean);
         }
         for row in &self.ends.rows {
             let parts = || self.ends.clock[row.from..row.to].iter().zip(&self.weights[row.from..row.to]);
@@ -95,8 +98,9 @@ impl Weighted<'_> {
     fn right_side(&self) -> Vec<f64> {
         let mut side = vec![0.0; 2 * self.rates.len()];
         let [_, ridge] = self.ridge();
+        let mean = mean(self.rates.iter().copied());
         for (slope, rate) in side.iter_mut().skip(1).step_by(2).zip(self.rates) {
-            *slope = -ridge * rate * self.half_ns;
+            *slope = -ridge * (rate - mean) * self.half_ns;
         }
         for row in &self.ends.rows {
             let (after, weights) = (&self.ends.after_ns[row.from..row.to], &self.weights[row.from..row.to]);
@@ -154,6 +158,11 @@ fn precondition(blocks: &[[f64; 3]], vector: &[f64], out: &mut [f64]) {
             out[1] = v[1] / c;
         }
     }
+}
+
+fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = values.len().max(1) as f64;
+    values.sum::<f64>() / count
 }
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {

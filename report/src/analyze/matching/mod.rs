@@ -21,7 +21,8 @@
 //!   ranks disagree, are visited too: what is missing is a finding.
 //! - A [`Part`] is a place, `(track, row)`, of 16 bytes with its number; [`Matching::event`] reads the
 //!   row. A track's number is its place among the selected tracks, as for covers and ranks.
-//! - [`Matching::times_ns`] gives times on the clock that all tracks share.
+//! - [`Matching::times_ns`] gives times on one time scale, [`Matching::arrivals_ns`] those of a collective in which
+//!   only what the clocks can tell is a wait.
 //!
 //! Memory is 16 bytes per event and 24 per group beside the columns; time is that of sorting each
 //! channel's events by their numbers.
@@ -42,6 +43,8 @@ pub(crate) use group::{Group, Part, State};
 pub use op::is_synchronizing;
 pub(crate) use op::{bytes_may_differ, is_point_to_point};
 
+use super::arrivals::{Timed, tell_apart};
+use super::clocks::Clocks;
 use super::filter::Selected;
 use crate::timeline::{Comm, Names, Sym, Timeline};
 use collect::collect;
@@ -55,6 +58,7 @@ use std::collections::BTreeSet;
 pub(crate) struct Matching<'a> {
     names: &'a Names,
     selected: &'a [Selected<'a>],
+    clocks: Clocks,
     channels: Vec<Channel<'a>>,
     /// By channel, number, track and row.
     parts: Vec<Part>,
@@ -79,6 +83,7 @@ impl<'a> Matching<'a> {
         let mut matching = Self {
             names: &timeline.names,
             selected,
+            clocks: Clocks::same(selected.len()),
             channels: found.channels,
             parts: found.parts,
             groups: Vec::new(),
@@ -115,20 +120,53 @@ impl<'a> Matching<'a> {
         self.selected.get(part.track as usize)?.track.comm.get(part.row as usize)
     }
 
-    /// Start and end of a part on the clock that all tracks share.
-    ///
-    /// This is the one place where a track's own times become common ones.
+    /// Puts the clocks of all tracks on one time scale, which [`times_ns`](Self::times_ns) then gives. Until
+    /// then, all tracks are taken to share a clock.
+    pub(crate) fn align(&mut self, warnings: &mut Vec<String>) {
+        self.clocks = Clocks::aligned(self, warnings);
+    }
+
+    /// The clocks of the tracks.
+    pub(crate) fn clocks(&self) -> &Clocks {
+        &self.clocks
+    }
+
+    /// Start and end of a part on the common time scale.
     pub(crate) fn times_ns(&self, part: Part) -> (i64, i64) {
+        let (start, end) = self.own_times_ns(part);
+        (self.clocks.to_common_ns(part.track, start), self.clocks.to_common_ns(part.track, end))
+    }
+
+    /// Start and end of a part on its track's own clock.
+    pub(crate) fn own_times_ns(&self, part: Part) -> (i64, i64) {
         let Some(one) = self.selected.get(part.track as usize) else { return (0, 0) };
         let comm = &one.track.comm;
         let at = |column: &[i64]| column.get(part.row as usize).copied().unwrap_or(0);
         (at(comm.starts_ns()), at(comm.ends_ns()))
     }
 
-    /// An instant of the common clock on the clock of `track`: the inverse of what
+    /// Start and end of each of `parts` as [`times_ns`](Self::times_ns), but arrivals that the clocks
+    /// cannot tell from the last one moved to it, end and all; and the uncertainty that applied. Who of
+    /// these came last is not known.
+    pub(crate) fn arrivals_ns(&self, parts: &[Part]) -> (Vec<(i64, i64)>, u64) {
+        let timed = |&part: &Part| {
+            let (start_ns, end_ns) = self.times_ns(part);
+            Timed { clock: self.clocks.of(part.track), start_ns, end_ns }
+        };
+        let mut times: Vec<Timed> = parts.iter().map(timed).collect();
+        let uncertainty_ns = tell_apart(&mut times, self.clocks.alignment());
+        (times.into_iter().map(|time| (time.start_ns, time.end_ns)).collect(), uncertainty_ns)
+    }
+
+    /// An instant of the common time scale on the clock of `track`: the inverse of what
     /// [`times_ns`](Self::times_ns) does.
-    pub(crate) fn on_track_ns(&self, _track: u32, common_ns: i64) -> i64 {
-        common_ns
+    pub(crate) fn on_track_ns(&self, track: u32, common_ns: i64) -> i64 {
+        self.clocks.to_own_ns(track, common_ns)
+    }
+
+    /// Sender's and receiver's part of each message that was matched.
+    pub(crate) fn messages(&self) -> impl Iterator<Item = (Part, Part)> + '_ {
+        self.groups().filter_map(|group| self.message(&group))
     }
 
     /// All tracks; a track's number is its place.

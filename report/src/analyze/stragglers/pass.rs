@@ -57,12 +57,12 @@ impl Tracks<'_> {
     fn add(&self, ledger: &mut Ledger, group: &Group<'_>) {
         let matching = self.matching;
         let comm = (group.channel.comm.index() as u32, group.channel.generation);
-        let times = || group.parts.iter().map(|&part| matching.times_ns(part));
-        let (Some(last), Some(end)) = (times().map(|time| time.0).max(), times().map(|time| time.1).max())
-        else {
-            return;
-        };
-        let parts: Option<Vec<Part>> = group.parts.iter().map(|&part| self.part(part, last)).collect();
+        // Nobody is late by less than the clocks can tell.
+        let (times, _) = matching.arrivals_ns(group.parts);
+        let ends = group.parts.iter().map(|&part| matching.times_ns(part).1);
+        let (Some(last), Some(end)) = (times.iter().map(|time| time.0).max(), ends.max()) else { return };
+        let parts = group.parts.iter().zip(&times).map(|(&part, &times)| self.part(part, times, last));
+        let parts: Option<Vec<Part>> = parts.collect();
         let ends: Option<Vec<End>> = group.parts.iter().map(|&part| self.end(part)).collect();
         if let (Some(parts), Some(ends)) = (parts, ends) {
             ledger.observe(comm, matching.step(group), &parts, end, |track| matching.rank(track));
@@ -71,10 +71,10 @@ impl Tracks<'_> {
     }
 
     /// What a track computes is known on its own clock, when it arrives on the common one.
-    fn part(&self, part: matching::Part, last_ns: i64) -> Option<Part> {
+    fn part(&self, part: matching::Part, (start_ns, end_ns): (i64, i64), last_ns: i64) -> Option<Part> {
         let event = self.matching.event(part)?;
-        let (start_ns, end_ns) = self.matching.times_ns(part);
-        let last = self.matching.on_track_ns(part.track, last_ns);
+        let waited_until = self.matching.times_ns(part).0.saturating_add(last_ns.saturating_sub(start_ns));
+        let last = self.matching.on_track_ns(part.track, waited_until);
         let turn = event.end_ns.min(last).max(event.start_ns);
         let compute = self.covers.get(part.track as usize)?;
         let exposed_wait_ns =

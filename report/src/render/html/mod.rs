@@ -3,6 +3,7 @@
 mod charts;
 mod page;
 
+use super::clocks;
 use crate::advise::{HotspotEvent, explain, explain_durations};
 use crate::analyze::{OpAcrossRanks, Report, Straggler, WaitFigures};
 use crate::units;
@@ -147,6 +148,10 @@ fn across_ranks(page: &mut Page, report: &Report) {
         ]
     });
     page.table(&columns, rows.collect(), MAX_ROWS);
+    page.paragraph(&clocks::sentence(across));
+    if clocks::differ(across) {
+        page.table(&clocks::COLUMNS, clocks::rows(across), MAX_ROWS);
+    }
     let hotspot = report.hotspots.priority.as_ref().map(|priority| priority.collective.as_str());
     if let Some(op) = across.ops.iter().find(|op| Some(op.collective.as_str()) == hotspot) {
         broken_down(page, op);

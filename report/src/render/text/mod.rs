@@ -1,6 +1,7 @@
 //! The report for people: what matters first, tables after it.
 
 mod across;
+mod clocks;
 mod layout;
 mod nccl;
 mod overview;
@@ -50,6 +51,7 @@ pub fn text(report: &Report, options: &TextOptions) -> String {
     ranks::ranks(&mut page, report);
     stragglers::stragglers(&mut page, report);
     across::across(&mut page, report);
+    clocks::clocks(&mut page, report);
     steps::steps(&mut page, report);
     nccl::facts(&mut page, report);
     sources::untimed(&mut page, report);
