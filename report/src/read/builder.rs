@@ -52,6 +52,37 @@ impl Builder {
         }
     }
 
+    /// Adds what was read into a builder of its own, of ranks that are not here yet: as if it had been read
+    /// into this one.
+    pub fn absorb(&mut self, mut other: Self) {
+        let symbols: Vec<Sym> = other.timeline.names.iter().map(|text| self.names().intern(text)).collect();
+        let name = |sym: Sym| symbols.get(sym.index()).copied().unwrap_or(sym);
+        let renamed = symbols.iter().enumerate().any(|(index, sym)| index != sym.index());
+        for (key, mut track) in other.tracks {
+            if renamed {
+                track.rename(name, name);
+            }
+            self.tracks.insert(key, track);
+        }
+        self.steps.append(&mut other.steps);
+        self.recorded.append(&mut other.recorded);
+        self.by_device.append(&mut other.by_device);
+        self.processes.append(other.processes);
+        self.left_out.append(&mut other.left_out);
+        let Timeline { inputs, warnings, world_size, communicators, .. } = other.timeline;
+        self.timeline.inputs.extend(inputs);
+        self.timeline.warnings.extend(warnings);
+        if let Some(size) = world_size {
+            self.world_size(size);
+        }
+        communicators.into_iter().for_each(|(sym, ranks)| self.communicator(name(sym), ranks));
+    }
+
+    /// Gives back memory that was set aside for more intervals.
+    pub fn shrink(&mut self) {
+        self.tracks.values_mut().for_each(Track::shrink);
+    }
+
     /// Notes that an input holds `rank` and the options leave it out.
     pub fn left_out(&mut self, rank: u32) {
         self.left_out.insert(rank);

@@ -1,6 +1,7 @@
 //! Record folders: the files of all ranks of a run.
 
 use super::builder::{Builder, in_ranges, name_ranges};
+use super::parallel::in_parallel;
 use super::progress::Meters;
 use super::{ReadError, ReadOptions, record_file};
 use crate::timeline::Input;
@@ -38,14 +39,42 @@ pub(super) fn read(
     for file in runs.iter().filter(|(id, _)| **id != run).flat_map(|(_, files)| files) {
         meters.done(&file.path);
     }
-    let mut previous = None;
-    for file in run_files {
-        if !options.wants(file.rank) {
-            builder.left_out(file.rank);
-            meters.done(&file.path);
+    let mut wanted = Vec::new();
+    for files in run_files.chunk_by(|a, b| a.rank == b.rank) {
+        let Some(first) = files.first() else { continue };
+        if options.wants(first.rank) {
+            wanted.push(files);
             continue;
         }
-        if previous == Some(file.rank) {
+        builder.left_out(first.rank);
+        files.iter().for_each(|file| meters.done(&file.path));
+    }
+    // Each rank into a builder of its own, several at once, unless another input holds ranks already: what is
+    // added to these depends on what is there.
+    if !builder.present().is_empty() {
+        return wanted.into_iter().try_for_each(|files| read_rank(files, &run, meters, builder));
+    }
+    let ranks = in_parallel(&wanted, |files| {
+        let mut rank = Builder::default();
+        read_rank(files, &run, meters, &mut rank)?;
+        rank.shrink();
+        Ok(rank)
+    });
+    for rank in ranks {
+        builder.absorb(rank?);
+    }
+    Ok(())
+}
+
+/// Reads the files of one rank, of which there are several if it was restarted.
+fn read_rank(
+    files: &[RankFile],
+    run: &str,
+    meters: &Meters<'_>,
+    builder: &mut Builder,
+) -> Result<(), ReadError> {
+    for (file, number) in files.iter().zip(0..) {
+        if number > 0 {
             builder.warn(format!(
                 "Rank {} has several files in run {run}: it was restarted, and {} continues it. Its time \
                  between the two counts as idle.",
@@ -53,7 +82,6 @@ pub(super) fn read(
                 file.path.display()
             ));
         }
-        previous = Some(file.rank);
         record_file::open(&file.path, meters.of(&file.path))?.read(builder)?;
         meters.done(&file.path);
     }

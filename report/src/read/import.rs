@@ -8,13 +8,11 @@ use super::kineto::{self, Beginning, NotRead};
 use super::list::Listed;
 #[cfg(feature = "nsys")]
 use super::nsys;
+use super::parallel::in_parallel;
 use super::progress::Meters;
 use super::{ReadError, ReadOptions};
 use super::{nccl_inspector, nccl_tests, nccl_text};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 /// How `.nsys-rep` and `.qdrep` files begin.
 const NSYS_REPORT: &[u8] = b"NVIDIA Tegra Profiler Report";
@@ -106,31 +104,6 @@ impl Imports {
         }
         Ok(true)
     }
-}
-
-fn in_parallel<F: Sync, T: Send>(files: &[F], read: impl Fn(&F) -> T + Sync) -> Vec<T> {
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(files.len());
-    if threads < 2 {
-        return files.iter().map(read).collect();
-    }
-    let next = AtomicUsize::new(0);
-    let slots: Vec<Mutex<Option<T>>> = files.iter().map(|_| Mutex::new(None)).collect();
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some((file, slot)) = {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    files.get(index).zip(slots.get(index))
-                } {
-                    let result = read(file);
-                    *slot.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(result);
-                }
-            });
-        }
-    });
-    let taken =
-        slots.into_iter().map(|slot| slot.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()));
-    taken.flatten().collect()
 }
 
 /// Reads `path` if it is of another tool's format.

@@ -39,6 +39,11 @@ impl Processes {
         }
     }
 
+    /// Adds the processes of other ranks.
+    pub fn append(&mut self, mut other: Self) {
+        self.all.append(&mut other.all);
+    }
+
     /// Tells the starts of the job apart, once all processes are known.
     ///
     /// In order of their starts, a process opens a new generation if its rank has a process in the

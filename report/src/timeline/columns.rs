@@ -106,8 +106,15 @@ impl ComputeColumns {
         shift(&mut self.end_ns, by_ns);
     }
 
+    /// Gives back memory that was set aside for more intervals.
+    pub(crate) fn shrink(&mut self) {
+        self.name.shrink_to_fit();
+        self.start_ns.shrink_to_fit();
+        self.end_ns.shrink_to_fit();
+        self.step.shrink_to_fit();
+    }
+
     /// Replaces the symbols by those of another table.
-    #[cfg(feature = "import")]
     pub(crate) fn rename(&mut self, name: impl Fn(Sym) -> Sym) {
         self.name.iter_mut().for_each(|sym| *sym = name(*sym));
         for raw in &mut self.label {
@@ -246,8 +253,26 @@ impl CommColumns {
         shift(&mut self.end_ns, by_ns);
     }
 
+    /// Gives back memory that was set aside for more intervals.
+    pub(crate) fn shrink(&mut self) {
+        self.op.shrink_to_fit();
+        let times = [&mut self.start_ns, &mut self.end_ns, &mut self.step];
+        times.into_iter().for_each(Vec::shrink_to_fit);
+        [&mut self.bytes, &mut self.seq].into_iter().for_each(Vec::shrink_to_fit);
+        let small = [
+            &mut self.comm,
+            &mut self.comm_size,
+            &mut self.comm_rank,
+            &mut self.stream,
+            &mut self.dtype,
+            &mut self.peer,
+            &mut self.algorithm,
+            &mut self.protocol,
+        ];
+        small.into_iter().for_each(Vec::shrink_to_fit);
+    }
+
     /// Replaces the symbols by those of another table, those of communicators by `communicator`.
-    #[cfg(feature = "import")]
     pub(crate) fn rename(&mut self, name: impl Fn(Sym) -> Sym, communicator: impl Fn(Sym) -> Sym) {
         self.op.iter_mut().for_each(|sym| *sym = name(*sym));
         let optional = [&mut self.stream, &mut self.dtype, &mut self.algorithm, &mut self.protocol];

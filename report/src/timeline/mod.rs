@@ -95,8 +95,14 @@ impl Track {
         }
     }
 
+    /// Gives back memory that was set aside for more intervals.
+    pub(crate) fn shrink(&mut self) {
+        self.compute.shrink();
+        self.comm.shrink();
+        self.unplaced.shrink();
+    }
+
     /// Replaces the symbols by those of another table, those of communicators by `communicator`.
-    #[cfg(feature = "import")]
     pub(crate) fn rename(&mut self, name: impl Fn(Sym) -> Sym, communicator: impl Fn(Sym) -> Sym) {
         self.clock = self.clock.map(&name);
         self.compute.rename(&name);
