@@ -138,6 +138,49 @@ fn ranks_that_are_late_by_chance_are_not_to_be_rebalanced() {
     }
 }
 
+/// Steps in which scheduling makes a rank late by less than the planted time, also on a busy machine.
+const STEADY: [&str; 6] = ["--steps", "60", "--batch", "16", "--hidden", "64"];
+
+#[test]
+fn a_slow_rank_is_a_straggler_with_its_span_in_the_record_and_in_the_summary() {
+    let arguments = [&STEADY[..], &["--ranks", "3", "--slow-rank", "1:80"]].concat();
+    let folder = tempdir().unwrap();
+    let report = recorded(folder.path(), &arguments);
+    let stragglers = report["cross_rank"]["stragglers"].as_array().expect("a list");
+    assert_eq!(stragglers.len(), 1, "{}", report["cross_rank"]["by_rank"]);
+    let straggler = &stragglers[0];
+    assert_eq!((&straggler["rank"], &straggler["span"]), (&1.into(), &"slow_rank_sleep".into()));
+    assert_eq!(straggler["pattern"], "throughout");
+    // Two ranks wait for it in 60 steps.
+    let caused = straggler["caused_wait_ms"].as_f64().expect("a number");
+    assert!(caused > 2.0 * 60.0 * 80.0 * 0.7, "{straggler}");
+    assert!(straggler["suffered_wait_ms"].as_f64().is_some_and(|own| own < caused / 5.0), "{straggler}");
+    let reason = report["followup"]["reason"].as_str().expect("a reason");
+    assert!(
+        reason.contains("Rank 1 spends ") && reason.contains(" longer in `slow_rank_sleep` than"),
+        "{reason}"
+    );
+
+    let text = stderr(&ddp_train(None, &arguments));
+    for part in ["Stragglers (", "slow_rank_sleep", "throughout", "Rank 1 spends"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn without_a_slow_rank_nobody_is_a_straggler() {
+    for ranks in ["2", "3", "4"] {
+        for overlap in ["off", "on"] {
+            let folder = tempdir().unwrap();
+            let arguments = [&STEADY[..], &["--ranks", ranks, "--overlap", overlap]].concat();
+            let report = recorded(folder.path(), &arguments);
+            let across = &report["cross_rank"];
+            assert_eq!(across["stragglers"].as_array().map(Vec::len), Some(0), "{ranks} ranks: {across}");
+            assert_eq!(across["by_rank"].as_array().map(|ranks| ranks.len().to_string()), Some(ranks.into()));
+        }
+    }
+}
+
 #[test]
 fn with_no_variable_the_summary_ends_the_run_and_no_file_is_made() {
     let folder = tempdir().unwrap();

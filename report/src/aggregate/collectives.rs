@@ -69,9 +69,9 @@ pub(super) struct Part {
     at_turn_ns: u64,
     at_end_ns: u64,
     turn_ns: i64,
-    /// Time of its track outside exposed communication before the start, before the end.
-    busy_at_start_ns: i64,
-    busy_at_end_ns: i64,
+    /// Its track's time in exposed communication and all other, before the start and before the end.
+    until_start_ns: (i64, i64),
+    until_end_ns: (i64, i64),
     /// Whether its track computed nothing at the end.
     blocked_at_end: bool,
 }
@@ -124,7 +124,7 @@ impl Collectives {
         communicator.tracks.insert(interval.track);
         communicator.size = communicator.size.max(call.comm_size);
         let size = communicator.size;
-        let busy_ns = track.busy_ns();
+        let until_start_ns = track.away_and_busy_ns();
         let waiting = self.waiting.entry((comm, seq)).or_default();
         let parts = &mut waiting.parts;
         if parts.is_empty() {
@@ -159,8 +159,8 @@ impl Collectives {
             at_turn_ns: covered_ns,
             at_end_ns: covered_ns,
             turn_ns: interval.start_ns,
-            busy_at_start_ns: busy_ns,
-            busy_at_end_ns: busy_ns,
+            until_start_ns,
+            until_end_ns: until_start_ns,
             blocked_at_end: false,
         });
         if size.is_some_and(|size| parts.len() == size as usize) {
@@ -190,7 +190,7 @@ impl Collectives {
         if let Some(part) = parts.iter_mut().find(|part| part.id == Some(id)) {
             part.id = None;
             part.at_end_ns = track.map_or(0, TrackState::compute_ns);
-            part.busy_at_end_ns = track.map_or(0, TrackState::busy_ns);
+            part.until_end_ns = track.map_or((0, 0), TrackState::away_and_busy_ns);
             part.blocked_at_end = blocked;
         }
         let size = self.communicators.get(&comm).and_then(|known| known.size);
@@ -296,7 +296,8 @@ impl Part {
             start_ns: self.start_ns,
             wait_ns: analyze::duration_ns(self.start_ns, self.end_ns.min(last_ns)),
             exposed_wait_ns: self.member().exposed_wait_ns,
-            busy_ns: self.busy_at_start_ns,
+            away_ns: self.until_start_ns.0,
+            busy_ns: self.until_start_ns.1,
         }
     }
 
@@ -308,7 +309,8 @@ impl Part {
         analyze::End {
             track: self.track,
             end_ns: self.end_ns,
-            busy_ns: self.busy_at_end_ns,
+            away_ns: self.until_end_ns.0,
+            busy_ns: self.until_end_ns.1,
             blocked: self.blocked_at_end,
         }
     }

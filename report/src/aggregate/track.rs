@@ -98,10 +98,10 @@ impl TrackState {
         self.compute_ns
     }
 
-    /// Time up to where the sweep is that was not spent in exposed communication.
-    pub fn busy_ns(&self) -> i64 {
-        let away_ns = self.comm_ns.saturating_sub(self.overlap_ns);
-        self.at_ns.saturating_sub(i64::try_from(away_ns).unwrap_or(i64::MAX))
+    /// Time up to where the sweep is that was spent in exposed communication, and all other.
+    pub fn away_and_busy_ns(&self) -> (i64, i64) {
+        let away_ns = i64::try_from(self.comm_ns.saturating_sub(self.overlap_ns)).unwrap_or(i64::MAX);
+        (away_ns, self.at_ns.saturating_sub(away_ns))
     }
 
     /// Whether there is compute now.

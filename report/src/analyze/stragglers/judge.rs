@@ -12,10 +12,11 @@
 //! - **Throughout**: the mean excess is at least [`NOISE_FACTOR`] (more for short runs) times its standard
 //!   deviation from batch to batch. The deviation is deliberately not divided by the square root of the number of
 //!   batches: the rule holds even if the run has seen only few independent conditions. In each batch there
-//!   must be a quarter of it at least, and the rank's usual lateness must be twice what the other ranks show
-//!   in one step of twenty.
+//!   must be a quarter of it at least, and the rank's usual lateness must be one and a half times what the
+//!   other ranks show in one step of twenty.
 //! - **Drifting**: a straight line explains 95 % of the excess' variation, and its rise is at least half of
-//!   its highest point, which stands out from the other ranks in the same way.
+//!   its highest point, which is twice what the other ranks show in one
+//!   step of twenty.
 //! - **Some steps**: in at least five steps its lateness is [`STANDS_OUT`] times what the others show in
 //!   one step of twenty and a tenth of a step, and the others do so a tenth as often at most. Such steps come
 //!   in at least eight separate spells in at least seven of the ten batches (of two ranks: in all ten), or are
@@ -39,6 +40,8 @@ const LEAST_SHARE: f64 = 0.05;
 const NOISE_FACTOR: f64 = 5.0;
 /// Lateness of a late step, over the 95 % quantile of the other ranks' lateness.
 const STANDS_OUT: f64 = 5.0;
+/// Usual lateness of a rank that is late throughout, over the same quantile.
+const USUAL: f64 = 1.5;
 /// Ranks that are looked at more closely, at most: those with the largest excess.
 const MOST_CANDIDATES: usize = 64;
 
@@ -163,7 +166,7 @@ impl Run<'_> {
             let late = late_by(one.mean / 2.0);
             return Some(Claim { rank: one.rank, pattern: Pattern::Drifting, excess_to_noise, late });
         }
-        if one.steady && median(self.row(one.rank)) >= 2.0 * noise {
+        if one.steady && median(self.row(one.rank)) >= USUAL * noise {
             let late = late_by(one.mean / 2.0);
             return Some(Claim { rank: one.rank, pattern: Pattern::Throughout, excess_to_noise, late });
         }

@@ -13,8 +13,9 @@ pub(crate) struct Part {
     pub(crate) wait_ns: u64,
     /// The part of the wait without compute beside it.
     pub(crate) exposed_wait_ns: u64,
-    /// Time until the arrival that the track did not spend in exposed communication, counted from any
-    /// instant.
+    /// Time until the arrival that the track spent in exposed communication, and all other time; each counted
+    /// from any instant.
+    pub(crate) away_ns: i64,
     pub(crate) busy_ns: i64,
 }
 
@@ -25,7 +26,8 @@ pub(crate) struct End {
     pub(crate) track: u32,
     /// The end, on the common clock.
     pub(crate) end_ns: i64,
-    /// As [`Part::busy_ns`], until the end.
+    /// As in [`Part`], until the end.
+    pub(crate) away_ns: i64,
     pub(crate) busy_ns: i64,
     /// Whether the track computed nothing as the collective ended: it may have waited for this end, and was
     /// not ahead with its work.
@@ -69,14 +71,9 @@ pub(super) fn blames(parts: &[Part], since: Option<&[End]>) -> Vec<Blame> {
             .map(|share| Blame { own_ns: share, inherited_ns: 0.0, late_ns: 0.0 })
             .collect();
     };
-    let own: Vec<i64> =
-        parts.iter().zip(since).map(|(part, end)| part.busy_ns.saturating_sub(end.busy_ns)).collect();
-    let away: Vec<i64> = parts
-        .iter()
-        .zip(since)
-        .zip(&own)
-        .map(|((part, end), own)| part.start_ns.saturating_sub(end.end_ns).saturating_sub(*own))
-        .collect();
+    let since = || parts.iter().zip(since);
+    let own: Vec<i64> = since().map(|(part, end)| part.busy_ns.saturating_sub(end.busy_ns)).collect();
+    let away: Vec<i64> = since().map(|(part, end)| part.away_ns.saturating_sub(end.away_ns)).collect();
     let arrivals: Vec<i64> = parts.iter().map(|part| part.start_ns).collect();
     let excess = |values: &[i64]| -> Vec<f64> {
         let medians = medians_of_others(values);
@@ -103,11 +100,11 @@ mod tests {
 
     fn part(track: u32, start_ns: i64, last_ns: i64, busy_ns: i64) -> Part {
         let wait_ns = last_ns.abs_diff(start_ns);
-        Part { track, start_ns, wait_ns, exposed_wait_ns: wait_ns, busy_ns }
+        Part { track, start_ns, wait_ns, exposed_wait_ns: wait_ns, away_ns: start_ns - busy_ns, busy_ns }
     }
 
     fn end(track: u32) -> End {
-        End { track, end_ns: 0, busy_ns: 0, blocked: true }
+        End { track, end_ns: 0, away_ns: 0, busy_ns: 0, blocked: true }
     }
 
     #[test]

@@ -79,12 +79,14 @@ impl Tracks<'_> {
         let compute = self.covers.get(part.track as usize)?;
         let exposed_wait_ns =
             duration_ns(event.start_ns, turn).saturating_sub(compute.overlap_ns(event.start_ns, turn));
+        let (away_ns, busy_ns) = self.time_until(part.track, event.start_ns)?;
         Some(Part {
             track: part.track,
             start_ns,
             wait_ns: duration_ns(start_ns, end_ns.min(last_ns)),
             exposed_wait_ns,
-            busy_ns: self.busy_ns(part.track, event.start_ns)?,
+            away_ns,
+            busy_ns,
         })
     }
 
@@ -93,13 +95,15 @@ impl Tracks<'_> {
         let (_, end_ns) = self.matching.times_ns(part);
         let compute = self.covers.get(part.track as usize)?;
         let blocked = compute.overlap_ns(event.end_ns.saturating_sub(1), event.end_ns) == 0;
-        Some(End { track: part.track, end_ns, busy_ns: self.busy_ns(part.track, event.end_ns)?, blocked })
+        let (away_ns, busy_ns) = self.time_until(part.track, event.end_ns)?;
+        Some(End { track: part.track, end_ns, away_ns, busy_ns, blocked })
     }
 
-    /// Time that the track did not spend in exposed communication, up to an instant of its own clock.
-    fn busy_ns(&self, track: u32, at_ns: i64) -> Option<i64> {
+    /// Time that the track spent in exposed communication up to an instant of its own clock, and all other.
+    fn time_until(&self, track: u32, at_ns: i64) -> Option<(i64, i64)> {
         let away_ns = self.away.get(track as usize)?.overlap_ns(i64::MIN, at_ns);
-        Some(at_ns.saturating_sub(i64::try_from(away_ns).unwrap_or(i64::MAX)))
+        let away_ns = i64::try_from(away_ns).unwrap_or(i64::MAX);
+        Some((away_ns, at_ns.saturating_sub(away_ns)))
     }
 }
 
