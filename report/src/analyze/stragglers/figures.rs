@@ -46,10 +46,11 @@ pub struct Straggler {
     pub span: Option<String>,
     /// The label of that span, where most of the time is in spans with the same label.
     pub span_label: Option<String>,
-    /// Time per late step that it spends in the span beyond the median of the others.
+    /// Time per step that it spends in the span beyond the median of the others; per late step if it is late in
+    /// some steps only.
     pub span_excess_ms: Option<f64>,
-    /// How much later than the median of the others it came by its own time, per late step; counted where
-    /// others had nothing to compute meanwhile.
+    /// How much later than the median of the others it came by its own time, per step (or late step, as above);
+    /// counted where others had nothing to compute meanwhile.
     pub late_ms: f64,
     /// The part of `late_ms` that is not in `span`: outside recorded spans, or spread over several.
     pub outside_span_ms: f64,

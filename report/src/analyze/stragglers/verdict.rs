@@ -28,7 +28,8 @@ struct Late {
     /// Other ranks of the communicator in which it is late most.
     others: Vec<u32>,
     late_ns: f64,
-    late_steps: f64,
+    /// Steps that its figures per step are over.
+    counted_steps: f64,
 }
 
 impl Found {
@@ -53,7 +54,7 @@ impl Late {
     fn explain(self, spans: &SpanTimes, names: &Names) -> Straggler {
         let mut straggler = self.straggler;
         if let Some(span) = spans.explain(straggler.rank, &self.others, self.late_ns) {
-            let excess_ms = span.excess_ns / self.late_steps / 1e6;
+            let excess_ms = span.excess_ns / self.counted_steps / 1e6;
             straggler.span = Some(names.get(span.name).to_owned());
             straggler.span_label = span.label.map(|label| names.get(label).to_owned());
             straggler.span_excess_ms = Some(excess_ms);
@@ -117,11 +118,17 @@ impl Ledger {
         scores: &Scores,
     ) -> Option<Late> {
         let (&rank, sums) = self.ranks.get_index(claim.rank)?;
-        let late_ns: f64 = claim.late.iter().filter_map(|&place| lateness.get(place)).sum();
         let whole_ns: f64 = lateness.iter().sum();
+        // Per late step where there are others, else per step.
+        let (sum_ns, blocks) = match claim.pattern {
+            Pattern::SomeSteps => {
+                (claim.late.iter().filter_map(|&place| lateness.get(place)).sum(), claim.late.len())
+            }
+            Pattern::Throughout | Pattern::Drifting => (whole_ns, lateness.len()),
+        };
         // A block is one step, unless there are very many.
         let stride = if by_step { axis.late.stride() } else { 1 };
-        let late_steps = claim.late.len().max(1) as f64 * stride as f64;
+        let counted_steps = blocks.max(1) as f64 * stride as f64;
         let listed = by_step && stride == 1 && claim.pattern == Pattern::SomeSteps;
         let late_step_numbers = axis
             .late
@@ -131,7 +138,7 @@ impl Ledger {
             .map(|(_, (step, _))| step)
             .take(LISTED)
             .collect();
-        let late_ms = late_ns / late_steps / 1e6;
+        let late_ms = sum_ns / counted_steps / 1e6;
         let straggler = Straggler {
             rank,
             arrived_last: sums.arrived_last,
@@ -153,7 +160,12 @@ impl Ledger {
             relative_score: scores.relative,
             individual_score: scores.individual,
         };
-        Some(Late { straggler, others: self.others(claim.rank, &axis.late), late_ns: whole_ns, late_steps })
+        Some(Late {
+            straggler,
+            others: self.others(claim.rank, &axis.late),
+            late_ns: whole_ns,
+            counted_steps,
+        })
     }
 
     /// The other ranks of the communicator in which a rank is late most.

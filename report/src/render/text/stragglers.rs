@@ -44,6 +44,6 @@ pub(super) fn stragglers(page: &mut Page, report: &Report) {
     page.table(&columns, rows, "stragglers");
     page.note(
         "Caused wait: sum over the other ranks, that which others passed on included. Late by, longer by: per \
-         late step, next to the median of the other ranks.",
+         step (late step, if only some are), next to the median of the other ranks.",
     );
 }
