@@ -139,6 +139,20 @@ fn a_straggler_is_named_with_its_span_in_every_kind_of_job() {
 }
 
 #[test]
+fn a_straggler_is_named_also_where_every_rank_has_its_own_clock() {
+    // Clocks of hosts, and clocks of which nothing is known, seconds apart and drifting.
+    for ranks_per_host in [Some(2), None] {
+        let clocks =
+            |spec: JobSpec| JobSpec { ranks_per_host, max_offset_ns: 3e9, max_drift_ppm: 100.0, ..spec };
+        let mut spec = clocks(job(2, 4, 1, 30));
+        assert_eq!(across(&timeline(&spec).0).stragglers, []);
+        spec.stragglers.push(Planted::always(5, "mlp", 4_000_000));
+        let straggler = only(&across(&timeline(&spec).0), 5, "mlp");
+        assert!(straggler.span_excess_ms.is_some_and(|excess| (excess - 4.0).abs() < 0.4), "{straggler:?}");
+    }
+}
+
+#[test]
 fn no_straggler_is_claimed_where_none_was_planted() {
     for (tensor, data, pipeline) in [(1, 2, 1), (1, 3, 1), (2, 2, 1), (2, 2, 2), (4, 4, 1)] {
         for seed in 0..8 {
