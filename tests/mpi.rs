@@ -127,11 +127,13 @@ fn off_says_nothing() {
     assert_eq!(stderr(&output), "", "{}", shown(&output));
 }
 
+/// Enough steps to tell a habit from chance.
+const LONGER: [&str; 6] = ["--steps", "40", "--batch", "16", "--hidden", "64"];
+
 #[test]
 fn a_slow_rank_is_found() {
     let folder = tempdir().unwrap();
-    let arguments =
-        [&["--steps", "30", "--batch", "16", "--hidden", "64"][..], &["--slow-rank", "2:30"]].concat();
+    let arguments = [&LONGER[..], &["--slow-rank", "2:30"]].concat();
     if job(&arguments, |command| {
         command.env("COMMTRACE_DIR", folder.path());
     })
@@ -150,6 +152,55 @@ fn a_slow_rank_is_found() {
         .collect();
     let least = (0..4).min_by(|&a, &b| times[a].total_cmp(&times[b])).unwrap();
     assert_eq!(least, 2, "the others wait for rank 2: {times:?}");
+    let causes = report["cross_rank"]["by_rank"].as_array().unwrap();
+    let caused = |rank: &&Value| rank["caused_wait_ms"].as_f64().unwrap();
+    let worst = causes.iter().max_by(|a, b| caused(a).total_cmp(&caused(b))).unwrap();
+    assert_eq!(worst["rank"], 2, "{causes:?}");
+    // Where the scheduler holds the other ranks up for as long now and then, it need not be called a straggler.
+    assert!(named_stragglers(&report).iter().all(|named| *named == SLOW), "{}", report["cross_rank"]);
+}
+
+/// What `--slow-rank 2` is to be named as.
+const SLOW: (u64, Option<&str>) = (2, Some("slow_rank_sleep"));
+
+fn named_stragglers(report: &Value) -> Vec<(u64, Option<&str>)> {
+    let stragglers = report["cross_rank"]["stragglers"].as_array().unwrap();
+    stragglers.iter().map(|one| (one["rank"].as_u64().unwrap(), one["span"].as_str())).collect()
+}
+
+/// Late by many times what scheduling of more ranks than cores makes of steps this short.
+#[test]
+fn a_straggler_is_named_with_the_span_that_makes_it_late() {
+    let folder = tempdir().unwrap();
+    let arguments = [&LONGER[..], &["--slow-rank", "2:200"]].concat();
+    if job(&arguments, |command| {
+        command.env("COMMTRACE_DIR", folder.path());
+    })
+    .is_none()
+    {
+        return;
+    }
+    let report = summary(folder.path());
+    assert_eq!(named_stragglers(&report), [SLOW], "{}", report["cross_rank"]);
+}
+
+#[test]
+fn without_a_slow_rank_nobody_is_called_one() {
+    let folder = tempdir().unwrap();
+    if job(&LONGER, |command| {
+        command.env("COMMTRACE_DIR", folder.path());
+    })
+    .is_none()
+    {
+        return;
+    }
+    let report = summary(folder.path());
+    assert_eq!(
+        report["cross_rank"]["stragglers"].as_array().map(Vec::len),
+        Some(0),
+        "{}",
+        report["cross_rank"]
+    );
 }
 
 /// The process of a rank is killed in the middle of the run; mpirun ends the others.
