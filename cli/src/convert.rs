@@ -8,10 +8,11 @@ use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 use commtrace_report::convert::{ConvertError, Target, left_out, write_records};
 use commtrace_report::read::write_timeline_json;
-use commtrace_report::render::write_chrome;
+use commtrace_report::render::{ChromeOptions, write_chrome_with};
 use std::path::{Path, PathBuf};
 
-/// Write what `report` reads in another format, with its instants as they are.
+/// Write what `report` reads in another format, with its instants as they are; a Chrome trace puts ranks on
+/// different clocks on one time scale.
 ///
 /// PATHs are read into one timeline. What the other format has no place for is said.
 #[derive(Debug, Args)]
@@ -26,6 +27,10 @@ pub struct ConvertArgs {
     /// What to write; without it, timeline JSON if OUT ends with `.json`, record files otherwise.
     #[arg(long, value_enum)]
     pub format: Option<Format>,
+
+    /// In a Chrome trace, take all times as those of one clock.
+    #[arg(long)]
+    pub no_align: bool,
 
     /// Replace OUT if it is a file that exists; add a run to it if it is a folder with record files.
     #[arg(long)]
@@ -76,7 +81,10 @@ pub fn run(args: &ConvertArgs) -> Result<(), Failure> {
         Format::Timeline => {
             output::write(Some(out), args.force, |mut to| write_timeline_json(&timeline, &mut to))?;
         }
-        Format::Chrome => output::write(Some(out), args.force, |mut to| write_chrome(&timeline, &mut to))?,
+        Format::Chrome => {
+            let chrome = ChromeOptions { align: !args.no_align };
+            output::write(Some(out), args.force, |mut to| write_chrome_with(&timeline, chrome, &mut to))?;
+        }
     }
     Ok(())
 }

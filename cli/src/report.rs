@@ -28,7 +28,8 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     let output = args.output.as_deref();
     if args.format == Format::Chrome {
         warn(&timeline.warnings);
-        output::write(output, args.force, |mut out| render::write_chrome(&timeline, &mut out))?;
+        let chrome = render::ChromeOptions { align: !args.no_align };
+        output::write(output, args.force, |mut out| render::write_chrome_with(&timeline, chrome, &mut out))?;
         return Ok(());
     }
     let report = analyze(&timeline, &options(args));

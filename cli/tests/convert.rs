@@ -76,3 +76,39 @@ fn a_log_has_no_intervals_to_convert() {
     assert!(stderr(&output).contains("nothing to convert"), "{}", shown(&output));
     assert!(!to.exists());
 }
+
+/// Two hosts whose clocks are 500 ms apart, with ten all-reduces that end together.
+#[test]
+fn a_chrome_trace_of_two_hosts_is_on_one_time_scale_unless_asked_otherwise() {
+    let folder = tempdir().unwrap();
+    let rank = |rank: u32, ahead: u32| {
+        let comm: Vec<Value> = (0..10)
+            .map(|seq| {
+                let start = ahead + seq * 20;
+                serde_json::json!({"op": "all_reduce", "start": start, "end": start + 8, "comm": "world", "seq": seq})
+            })
+            .collect();
+        serde_json::json!({"rank": rank, "host": format!("node{rank}"), "compute": [], "comm": comm})
+    };
+    let input = folder.path().join("run.timeline.json");
+    fs::write(&input, serde_json::json!({"ranks": [rank(0, 0), rank(1, 500)]}).to_string()).unwrap();
+    for (flag, expected_us) in [(None, 0.0), (Some("--no-align"), 500_000.0)] {
+        let commands: [&[&str]; 2] = [&["report"], &["convert"]];
+        for (number, command) in commands.into_iter().enumerate() {
+            let to = folder.path().join(format!("{number}{}.json", flag.unwrap_or_default()));
+            let mut arguments = command.to_vec();
+            arguments.extend([input.to_str().unwrap(), "--format", "chrome", "-o", to.to_str().unwrap()]);
+            arguments.extend(flag);
+            let output = commtrace(&arguments);
+            assert!(output.status.success(), "{}", shown(&output));
+            let trace: Value = serde_json::from_slice(&fs::read(&to).unwrap()).expect("JSON");
+            let events = trace["traceEvents"].as_array().unwrap();
+            let first = |rank: u64| {
+                let of_rank = events.iter().filter(|event| event["ph"] == "X" && event["pid"] == rank);
+                of_rank.filter_map(|event| event["ts"].as_f64()).fold(f64::INFINITY, f64::min)
+            };
+            assert!((first(1) - first(0) - expected_us).abs() < 1.0, "{arguments:?}");
+            assert_eq!(events.iter().filter(|event| event["ph"] == "s").count(), 10);
+        }
+    }
+}

@@ -32,8 +32,10 @@ fn plain() -> impl Strategy<Value = Plain> {
 fn timeline(plain: &[Plain], zero: i64) -> Timeline {
     let mut timeline = Timeline::default();
     let at = |offset: u64| zero + offset as i64;
+    // One clock: times stay as they are.
+    let clock = Some(timeline.names.intern("boot"));
     for plain in plain {
-        let mut track = Track::new(plain.rank, plain.device);
+        let mut track = Track { clock, ..Track::new(plain.rank, plain.device) };
         for (index, &(start, length)) in plain.compute.iter().enumerate() {
             let name = timeline.names.intern(&format!("kernel \"{index}\" \\ é"));
             track.compute.push(Compute { name, start_ns: at(start), end_ns: at(start + length), step: None });

@@ -9,7 +9,7 @@ mod html;
 mod json;
 mod text;
 
-pub use chrome::write_chrome;
+pub use chrome::{ChromeOptions, write_chrome, write_chrome_with};
 pub use headline::headline;
 #[cfg(feature = "html")]
 pub use html::html;

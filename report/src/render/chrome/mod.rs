@@ -1,15 +1,38 @@
 //! A timeline in the Chrome trace event format, which Perfetto and `chrome://tracing` open.
 //!
 //! Format: "Trace Event Format" of the Chromium project: complete events (`ph: X`) with `ts` and `dur`
-//! in microseconds, here with three decimals so that nanoseconds are kept.
+//! in microseconds, here with three decimals so that nanoseconds are kept; flow events (`ph: s` and `f`)
+//! for the arrows between what ranks did together.
 
+mod events;
+
+use crate::analyze::{Merged, merged};
 use crate::timeline::{Names, Sym, Timeline, Track};
+use events::{Events, Slice};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+/// How a Chrome trace is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChromeOptions {
+    /// Put clocks that differ, or of which nothing is known, on one time scale (the default). Without it, all
+    /// times are taken as those of one clock.
+    pub align: bool,
+}
+
+impl Default for ChromeOptions {
+    fn default() -> Self {
+        Self { align: true }
+    }
+}
+
 /// Writes `timeline` as one JSON object: a process per rank and device, with a row of steps, rows of
-/// compute and rows of communication per stream. Times count from the earliest start.
+/// compute and rows of communication per stream. Times count from the earliest start, on the time scale of
+/// the lowest rank if the ranks' clocks differ ([`write_chrome_with`] can leave them as they are).
+///
+/// Arrows lead from what released a rank to what it released: from the last rank to arrive in a collective
+/// to the others, from the root of a broadcast and to that of a reduce, from a send to its receive.
 ///
 /// Intervals of one row nest or follow each other, as the format demands; those that overlap otherwise
 /// go to a further row of the same name.
@@ -32,10 +55,28 @@ use std::io::{self, Write};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn write_chrome(timeline: &Timeline, out: &mut impl Write) -> io::Result<()> {
-    let zero = timeline.tracks.iter().filter_map(earliest).min().unwrap_or(0);
-    out.write_all(br#"{"displayTimeUnit":"ns","traceEvents":["#)?;
-    let mut events = Events { out, zero, first: true };
-    for (index, track) in timeline.tracks.iter().enumerate() {
+    write_chrome_with(timeline, ChromeOptions::default(), out)
+}
+
+/// Writes as [`write_chrome`] does.
+///
+/// # Errors
+///
+/// The output cannot be written.
+pub fn write_chrome_with(
+    timeline: &Timeline,
+    options: ChromeOptions,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    merged(timeline, options.align, |merged| write(timeline, merged, out))
+}
+
+fn write(timeline: &Timeline, merged: &Merged<'_>, out: &mut impl Write) -> io::Result<()> {
+    let tracks = || timeline.tracks.iter().enumerate();
+    let zero = tracks().filter_map(|(index, track)| earliest(track, index, merged)).min().unwrap_or(0);
+    let mut events = Events::begin(out, zero)?;
+    let mut rows = Vec::with_capacity(timeline.tracks.len());
+    for (index, track) in tracks() {
         // Two devices of one rank are two processes, in the order of the tracks.
         let process = index as u64;
         let name = match track.device {
@@ -44,153 +85,93 @@ pub fn write_chrome(timeline: &Timeline, out: &mut impl Write) -> io::Result<()>
         };
         events.metadata(process, None, "process_name", json!({ "name": name }))?;
         events.metadata(process, None, "process_sort_index", json!({ "sort_index": index }))?;
-        write_track(&mut events, &timeline.names, process, track)?;
+        let common_ns = |own_ns| merged.common_ns(index, own_ns);
+        rows.push(write_track(&mut events, &timeline.names, process, track, common_ns)?);
     }
-    events.out.write_all(b"\n]}\n")
+    let mut id = 0_u64;
+    merged.arrows(|arrow| {
+        let place = |(track, row): (usize, usize)| {
+            let row = rows.get(track).and_then(|rows: &Vec<u32>| rows.get(row));
+            row.map(|&row| (track as u64, u64::from(row)))
+        };
+        let (Some(from), Some(to)) = (place(arrow.from), place(arrow.to)) else { return Ok(()) };
+        id += 1;
+        events.arrow(id, (from, arrow.from_ns), (to, arrow.to_ns))
+    })?;
+    events.finish()
 }
 
-fn earliest(track: &Track) -> Option<i64> {
+fn earliest(track: &Track, index: usize, merged: &Merged<'_>) -> Option<i64> {
     let steps = track.steps.iter().map(|step| step.start_ns);
     let starts = track.compute.starts_ns().iter().chain(track.comm.starts_ns()).copied();
-    steps.chain(starts).min()
+    steps.chain(starts).map(|own_ns| merged.common_ns(index, own_ns)).min()
 }
 
-/// An interval of a row, before it is written.
-struct Slice<'a> {
-    name: &'a str,
-    category: &'static str,
-    start_ns: i64,
-    end_ns: i64,
-    args: Map<String, Value>,
-}
-
+/// Writes the intervals of a track; returns the row of each of its communication events.
 fn write_track<W: Write>(
     events: &mut Events<'_, W>,
     names: &Names,
     process: u64,
     track: &Track,
-) -> io::Result<()> {
+    common_ns: impl Fn(i64) -> i64,
+) -> io::Result<Vec<u32>> {
     let mut next_row = 0;
     let steps = track.steps.iter().map(|step| Slice {
         name: "step",
         category: "step",
-        start_ns: step.start_ns,
-        end_ns: step.end_ns,
+        start_ns: common_ns(step.start_ns),
+        end_ns: common_ns(step.end_ns),
+        index: 0,
         args: arguments([("step", Some(json!(step.step)))]),
     });
-    events.rows(process, &mut next_row, "steps", steps.collect())?;
+    events.rows(process, &mut next_row, "steps", steps.collect(), |_, _| {})?;
     let compute = track.compute.iter().map(|compute| Slice {
         name: names.get(compute.name),
         category: "compute",
-        start_ns: compute.start_ns,
-        end_ns: compute.end_ns,
+        start_ns: common_ns(compute.start_ns),
+        end_ns: common_ns(compute.end_ns),
+        index: 0,
         args: arguments([("step", compute.step.map(Value::from))]),
     });
-    events.rows(process, &mut next_row, "compute", compute.collect())?;
+    events.rows(process, &mut next_row, "compute", compute.collect(), |_, _| {})?;
     let mut streams: BTreeMap<Option<Sym>, Vec<Slice<'_>>> = BTreeMap::new();
-    for comm in track.comm.iter() {
+    for (index, comm) in track.comm.iter().enumerate() {
         let text = |sym: Option<Sym>| sym.map(|sym| json!(names.get(sym)));
         streams.entry(comm.stream).or_default().push(Slice {
             name: names.get(comm.op),
             category: "comm",
-            start_ns: comm.start_ns,
-            end_ns: comm.end_ns,
+            start_ns: common_ns(comm.start_ns),
+            end_ns: common_ns(comm.end_ns),
+            index,
             args: arguments([
                 ("bytes", comm.bytes.map(Value::from)),
                 ("comm", text(comm.comm)),
                 ("seq", comm.seq.map(Value::from)),
+                ("comm_size", comm.comm_size.map(Value::from)),
+                ("comm_rank", comm.comm_rank.map(Value::from)),
                 ("dtype", text(comm.dtype)),
                 ("peer", comm.peer.map(Value::from)),
                 ("step", comm.step.map(Value::from)),
             ]),
         });
     }
+    let mut rows = vec![0; track.comm.len()];
     for (stream, slices) in streams {
         let name = match stream {
             Some(stream) => format!("comm {}", names.get(stream)),
             None => "comm".to_owned(),
         };
-        events.rows(process, &mut next_row, &name, slices)?;
+        events.rows(process, &mut next_row, &name, slices, |index, row| {
+            if let Some(slot) = rows.get_mut(index) {
+                *slot = u32::try_from(row).unwrap_or(u32::MAX);
+            }
+        })?;
     }
-    Ok(())
+    Ok(rows)
 }
 
 fn arguments<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Value> {
     fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
-}
-
-struct Events<'a, W> {
-    out: &'a mut W,
-    zero: i64,
-    first: bool,
-}
-
-impl<W: Write> Events<'_, W> {
-    fn separate(&mut self) -> io::Result<()> {
-        let separator: &[u8] = if self.first { b"\n" } else { b",\n" };
-        self.first = false;
-        self.out.write_all(separator)
-    }
-
-    fn metadata(&mut self, process: u64, row: Option<u64>, name: &str, args: Value) -> io::Result<()> {
-        self.separate()?;
-        let row = row.map(|row| format!(r#""tid":{row},"#)).unwrap_or_default();
-        write!(self.out, r#"{{"ph":"M","pid":{process},{row}"name":"{name}","args":{args}}}"#)
-    }
-
-    /// Writes `slices` on as few rows as nesting allows, numbered from `next_row`.
-    fn rows(
-        &mut self,
-        process: u64,
-        next_row: &mut u64,
-        name: &str,
-        mut slices: Vec<Slice<'_>>,
-    ) -> io::Result<()> {
-        // What starts together is nested by length, the longest outside.
-        slices.sort_by_key(|slice| (slice.start_ns, std::cmp::Reverse(slice.end_ns)));
-        // Per row, the ends of the slices that are open at this point, outermost first.
-        let mut open: Vec<Vec<i64>> = Vec::new();
-        for slice in &slices {
-            let end_ns = slice.end_ns.max(slice.start_ns);
-            let fits = |ends: &mut Vec<i64>| {
-                while ends.last().is_some_and(|&end| end <= slice.start_ns) {
-                    ends.pop();
-                }
-                ends.last().is_none_or(|&end| end_ns <= end)
-            };
-            let index = match open.iter_mut().position(fits) {
-                Some(index) => index,
-                None => {
-                    let row = *next_row + open.len() as u64;
-                    self.metadata(process, Some(row), "thread_name", json!({ "name": name }))?;
-                    self.metadata(process, Some(row), "thread_sort_index", json!({ "sort_index": row }))?;
-                    open.push(Vec::new());
-                    open.len() - 1
-                }
-            };
-            open[index].push(end_ns);
-            self.slice(process, *next_row + index as u64, slice)?;
-        }
-        *next_row += open.len() as u64;
-        Ok(())
-    }
-
-    fn slice(&mut self, process: u64, row: u64, slice: &Slice<'_>) -> io::Result<()> {
-        self.separate()?;
-        let start = microseconds(i128::from(slice.start_ns) - i128::from(self.zero));
-        let length = microseconds((i128::from(slice.end_ns) - i128::from(slice.start_ns)).max(0));
-        let (name, args) = (json!(slice.name), Value::Object(slice.args.clone()));
-        write!(
-            self.out,
-            r#"{{"ph":"X","pid":{process},"tid":{row},"cat":"{}","name":{name},"ts":{start},"dur":{length},"args":{args}}}"#,
-            slice.category
-        )
-    }
-}
-
-/// Nanoseconds as decimal microseconds, exact. `ns` is not negative.
-fn microseconds(ns: i128) -> String {
-    format!("{}.{:03}", ns / 1000, ns % 1000)
 }
 
 #[cfg(test)]
