@@ -85,7 +85,10 @@ fn a_chrome_trace_of_two_hosts_is_on_one_time_scale_unless_asked_otherwise() {
         let comm: Vec<Value> = (0..10)
             .map(|seq| {
                 let start = ahead + seq * 20;
-                serde_json::json!({"op": "all_reduce", "start": start, "end": start + 8, "comm": "world", "seq": seq})
+                let end = start + 8;
+                serde_json::json!({
+                    "op": "all_reduce", "start": start, "end": end, "bytes": 64, "comm": "world", "seq": seq
+                })
             })
             .collect();
         serde_json::json!({"rank": rank, "host": format!("node{rank}"), "compute": [], "comm": comm})

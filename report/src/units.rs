@@ -49,6 +49,11 @@ pub(crate) fn bytes(value: u64) -> String {
     format!("{} {unit}", significant(scaled))
 }
 
+/// A bandwidth, in GB/s as nccl-tests does: `12.3`, `0.0054`.
+pub(crate) fn gbs(value: f64) -> String {
+    significant(value)
+}
+
 /// Three significant digits, more before the point if the number is long.
 fn significant(value: f64) -> String {
     let magnitude = value.abs();

@@ -171,7 +171,7 @@ fn broken_down(page: &mut Page, op: &OpAcrossRanks) {
             units::ms(figures.transfer_ms),
             units::ms(figures.exposed_wait_ms),
             units::ms(figures.exposed_transfer_ms),
-            units::known(figures.bandwidth.busbw_gbs, |busbw| format!("{busbw:.2}")),
+            units::known(figures.bandwidth.busbw_gbs, units::gbs),
             figures.verdict.as_str().to_owned(),
         ]
     };

@@ -102,7 +102,7 @@ fn sizes(page: &mut Page, op: &OpAcrossRanks) {
         let figures = &size.figures;
         let count = figures.matched.max(1) as f64;
         let bandwidth = &figures.bandwidth;
-        let rate = |value: Option<f64>| units::known(value, |value| format!("{value:.2}"));
+        let rate = |value: Option<f64>| units::known(value, units::gbs);
         vec![
             size.size.clone(),
             figures.matched.to_string(),
