@@ -84,7 +84,9 @@ fn slice_of(events: &[Value], flow: &Value) -> (String, u64) {
 #[test]
 fn arrows_lead_from_the_last_arrival_to_the_others_and_from_sends_to_receives() {
     let events = events(&job(&[0, 0, 0]), ChromeOptions::default());
-    let mut arrows: BTreeMap<u64, [Option<(String, u64, i64)>; 2]> = BTreeMap::new();
+    /// Slice, process and instant of each side.
+    type Sides = [Option<(String, u64, i64)>; 2];
+    let mut arrows: BTreeMap<u64, Sides> = BTreeMap::new();
     for (phase, side) in [("s", 0), ("f", 1)] {
         for flow in of_phase(&events, phase) {
             let (name, process) = slice_of(&events, flow);
