@@ -1,6 +1,8 @@
 //! The command line.
 
 use crate::convert::ConvertArgs;
+use crate::doctor::DoctorArgs;
+use crate::doctor::probe::{self, ProbeArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use commtrace_report::analyze::StepRange;
 use commtrace_report::classify::CommPattern;
@@ -24,6 +26,10 @@ pub enum Command {
     Report(Box<ReportArgs>),
     Convert(Box<ConvertArgs>),
     Estimate(EstimateArgs),
+    Doctor(DoctorArgs),
+    /// Load a library and say what it is; for `doctor`.
+    #[command(name = probe::NAME, hide = true)]
+    Probe(ProbeArgs),
 }
 
 /// Analyze record folders, record files, timeline JSON files, traces of PyTorch's profiler,
@@ -159,7 +165,7 @@ pub enum Format {
     Chrome,
 }
 
-fn ranks(text: &str) -> Result<BTreeSet<u32>, String> {
+pub fn ranks(text: &str) -> Result<BTreeSet<u32>, String> {
     text.split(',')
         .map(|part| part.trim().parse())
         .collect::<Result<_, _>>()

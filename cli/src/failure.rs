@@ -13,6 +13,8 @@ pub enum Failure {
     Usage(clap::Error),
     /// The run failed: exit status 1.
     Run(Box<dyn Error>),
+    /// The result that was printed says what is wrong: exit status 1.
+    Told,
 }
 
 impl Failure {
@@ -55,10 +57,12 @@ pub fn message(text: &str) {
 
 /// Without what steers a terminal: paths and names come from elsewhere, and may hold anything.
 fn clean(text: &str) -> String {
-    let steers = |c: char| {
-        c != '\n' && c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
     text.chars().map(|c| if steers(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+/// Whether a character steers what shows a text. A line's end does not.
+pub fn steers(c: char) -> bool {
+    c != '\n' && c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]

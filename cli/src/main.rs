@@ -4,6 +4,7 @@
 
 mod args;
 mod convert;
+mod doctor;
 mod estimate;
 mod failure;
 mod output;
@@ -20,10 +21,13 @@ fn main() -> ExitCode {
         Command::Report(args) => report::run(&args),
         Command::Convert(args) => convert::run(&args),
         Command::Estimate(args) => estimate::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Probe(args) => doctor::probe::answer(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Usage(error)) => error.exit(),
+        Err(Failure::Told) => ExitCode::FAILURE,
         Err(Failure::Run(error)) => {
             failure::print(error.as_ref());
             ExitCode::FAILURE

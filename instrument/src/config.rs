@@ -230,6 +230,20 @@ impl Config {
         self
     }
 
+    /// What of the run is recorded where that is not all of it, as it stands in the record.
+    pub(crate) fn selection(&self) -> Vec<String> {
+        let mut selection = Vec::new();
+        if let Some(steps) = &self.steps {
+            let side = |bound: i64, open: i64| if bound == open { String::new() } else { bound.to_string() };
+            selection.push(format!("steps {}..{}", side(steps.start, i64::MIN), side(steps.end, i64::MAX)));
+        }
+        if let Some(ranks) = &self.ranks {
+            let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
+            selection.push(format!("ranks {}", ranks.join(",")));
+        }
+        selection
+    }
+
     /// Whether anything is to be recorded in this process.
     pub(crate) fn is_on(&self) -> bool {
         let wanted = match (&self.ranks, self.launch.rank) {
@@ -354,6 +368,13 @@ mod tests {
         assert_eq!(config.queue, 128);
         assert_eq!(config.events, 64);
         assert_eq!(config.merge_timeout, Duration::ZERO);
+    }
+
+    #[test]
+    fn the_record_says_what_of_the_run_was_selected() {
+        assert!(config(&[("COMMTRACE_DIR", "out")]).unwrap().selection().is_empty());
+        let config = config(&[("COMMTRACE_STEPS", "10.."), ("COMMTRACE_RANKS", "0, 8")]).unwrap();
+        assert_eq!(config.selection(), ["steps 10..", "ranks 0,8"]);
     }
 
     #[test]

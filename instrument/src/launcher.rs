@@ -14,7 +14,7 @@ pub(crate) struct Launch {
 }
 
 /// Rank and size variables, in the order in which they are believed.
-const LAUNCHERS: &[(&str, &str, &str)] = &[
+pub(crate) const LAUNCHERS: &[(&str, &str, &str)] = &[
     ("torchrun", "RANK", "WORLD_SIZE"),
     ("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI", "PMI_RANK", "PMI_SIZE"),

@@ -38,6 +38,7 @@ mod clock;
 mod config;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod environment;
 mod fields;
 mod gather;
 mod guard;
@@ -62,6 +63,7 @@ pub use commtrace_report::analyze::Report;
 pub use config::{Config, ConfigError, Mode, Reports};
 #[cfg(feature = "cuda")]
 pub use cuda::{GpuGroup, GpuStream};
+pub use environment::{Environment, LauncherVariables, Problem, VARIABLES, Variable};
 pub use gather::{Exchange, ExchangeError};
 #[cfg(unix)]
 pub use guard::finish_on_sigterm;

@@ -16,6 +16,8 @@ pub(crate) struct RecordFiles {
     /// The header of every file, but for the rank.
     header: Header,
     max_bytes: u64,
+    /// What of the run is recorded, where that is not all of it.
+    selection: Vec<String>,
     /// `BTreeMap` so that reports and messages go by rank.
     files: BTreeMap<u32, RankFile>,
 }
@@ -28,7 +30,18 @@ struct RankFile {
     writer: Option<RecordWriter<File>>,
     /// The size limit is reached: intervals are no longer written.
     capped: bool,
+    /// When something other than that the process still runs was last written.
+    busy_ns: i64,
+    /// When it was last written up to when the file is complete.
+    seen_ns: i64,
 }
+
+/// Longest time between two rows that say no more than that the process still runs: a process that was
+/// killed can be told from one that hangs, at a few megabytes a day.
+const LONGEST_SILENCE_NS: i64 = 30_000_000_000;
+
+/// Shortest.
+const SHORTEST_SILENCE_NS: i64 = 1_000_000_000;
 
 impl RecordFiles {
     /// Makes the folder and sees whether files can be made in it.
@@ -43,6 +56,7 @@ impl RecordFiles {
             directory: directory.to_owned(),
             header,
             max_bytes: config.max_bytes,
+            selection: config.selection(),
             files: BTreeMap::new(),
         })
     }
@@ -102,8 +116,33 @@ impl RecordFiles {
     }
 
     fn file(&mut self, rank: u32) -> &mut RankFile {
-        let Self { directory, header, files, .. } = self;
-        files.entry(rank).or_insert_with(|| RankFile::create(directory, &Header { rank, ..header.clone() }))
+        let Self { directory, header, selection, files, .. } = self;
+        files
+            .entry(rank)
+            .or_insert_with(|| RankFile::create(directory, &Header { rank, ..header.clone() }, selection))
+    }
+
+    /// Notes up to when the files are complete: all that ended by `at_ns`, and what is open for
+    /// `open_after_ns` or longer. Without anything else to write it is written ever more seldom.
+    pub fn seen(&mut self, at_ns: i64, open_after_ns: i64) {
+        for file in self.files.values_mut() {
+            let Some(writer) = &mut file.writer else { continue };
+            if writer.pending() > 0 {
+                file.busy_ns = at_ns;
+            } else {
+                let idle_ns = at_ns.saturating_sub(file.busy_ns);
+                let silence_ns = (idle_ns / 4).clamp(SHORTEST_SILENCE_NS, LONGEST_SILENCE_NS);
+                if at_ns.saturating_sub(file.seen_ns) < silence_ns {
+                    continue;
+                }
+            }
+            file.seen_ns = at_ns;
+            writer.push(&Row {
+                start_ns: Some(at_ns),
+                value: Some(open_after_ns),
+                ..Row::new(RowKind::Meta, meta::SEEN)
+            });
+        }
     }
 
     /// Writes what is pending, and stops the files that have reached the limit.
@@ -142,9 +181,10 @@ impl RecordFiles {
 }
 
 impl RankFile {
-    fn create(directory: &Path, header: &Header) -> Self {
+    fn create(directory: &Path, header: &Header, selection: &[String]) -> Self {
         let path = directory.join(file_name(header));
-        let mut file = Self { path, writer: None, capped: false };
+        let now_ns = clock::monotonic_ns();
+        let mut file = Self { path, writer: None, capped: false, busy_ns: now_ns, seen_ns: now_ns };
         let created = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -154,6 +194,9 @@ impl RankFile {
         match created {
             Ok(mut writer) => {
                 writer.push(&clock_anchor());
+                for selection in selection {
+                    writer.push(&Row { label: Some(selection), ..Row::new(RowKind::Meta, meta::SELECTION) });
+                }
                 if let (None, Some(size)) = (header.world_size, rank::stated_world().1) {
                     writer
                         .push(&Row { value: Some(size.into()), ..Row::new(RowKind::Meta, meta::WORLD_SIZE) });

@@ -50,6 +50,12 @@ fn child() {
             assert!(guard.flush());
             wait_to_be_killed();
         }
+        "hang" => {
+            let _guard = init().unwrap();
+            spans(100);
+            let _hangs = comm_span!("all_reduce", comm = "world", seq = 100_u64).entered();
+            wait_to_be_killed();
+        }
         "filtered" => {
             let (layer, _guard) = layer().unwrap();
             let filter = tracing_subscriber::EnvFilter::new("warn");
@@ -220,6 +226,36 @@ fn after_sigkill_every_flushed_record_is_there_and_so_is_the_call_that_hung() {
     let open = &timeline.tracks[0].open;
     assert_eq!(open.len(), 1);
     assert_eq!((timeline.names.get(open[0].name), open[0].seq), ("all_reduce", Some(100)));
+    // The record says up to when it is complete, which is after the call had been open for a second.
+    let input = &timeline.inputs[0];
+    let seen = input.seen.expect("up to when the record goes");
+    assert!(seen.at_ns - open[0].start_ns.unwrap() >= seen.open_after_ns, "{seen:?} {open:?}");
+    assert!(input.process.as_ref().is_some_and(|process| process.start_ns <= seen.at_ns));
+}
+
+/// However seldom the rest is written.
+#[cfg(unix)]
+#[test]
+fn a_call_that_hangs_is_on_disk_long_before_the_next_flush() {
+    let folder = tempfile::tempdir().unwrap();
+    let variables = [("COMMTRACE_DIR", folder.path().to_str().unwrap()), ("COMMTRACE_FLUSH_MS", "86400000")];
+    let mut child = command("hang", &variables).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let begin = Instant::now();
+    let open = loop {
+        let files = std::fs::read_dir(folder.path()).unwrap().count();
+        let timeline = (files > 0).then(|| read(&[folder.path().to_owned()], &ReadOptions::default()));
+        if let Some(Ok(timeline)) = timeline
+            && let Some(open) = timeline.tracks.iter().flat_map(|track| &track.open).next()
+        {
+            break (timeline.names.get(open.name).to_owned(), open.seq);
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "not written");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(open, ("all_reduce".to_owned(), Some(100)));
+    assert_eq!(recorded(folder.path()), (100, Some(false)), "what went before is there, too");
 }
 
 #[cfg(unix)]

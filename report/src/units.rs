@@ -54,6 +54,28 @@ pub(crate) fn gbs(value: f64) -> String {
     significant(value)
 }
 
+/// Milliseconds since the Unix epoch as a time of day: `2026-11-30 03:50:37 UTC`.
+pub(crate) fn utc(unix_ms: f64) -> String {
+    let seconds = (unix_ms / 1e3).floor() as i64;
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = civil(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+/// Days since 1970-01-01 as year, month and day of the Gregorian calendar.
+fn civil(days: i64) -> (i64, i64, i64) {
+    // Counted from 1 March of year 0, so that a leap day is the last of its year.
+    let days = days + 719_468;
+    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (era * 400 + year + i64::from(month <= 2), month, day)
+}
+
 /// Three significant digits, more before the point if the number is long.
 fn significant(value: f64) -> String {
     let magnitude = value.abs();
@@ -80,6 +102,30 @@ fn significant(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Against counting day by day.
+    #[test]
+    fn days_are_dates() {
+        let (mut year, mut month, mut day) = (1970, 1, 1);
+        for days in 0..200_000 {
+            assert_eq!(civil(days), (year, month, day));
+            let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+            let length = match month {
+                2 => 28 + i64::from(leap),
+                4 | 6 | 9 | 11 => 30,
+                _ => 31,
+            };
+            day += 1;
+            if day > length {
+                (month, day) = (month + 1, 1);
+            }
+            if month > 12 {
+                (year, month) = (year + 1, 1);
+            }
+        }
+        assert_eq!(utc(1_750_000_000_123.0), "2025-06-15 15:06:40 UTC");
+        assert_eq!(utc(-1.0), "1969-12-31 23:59:59 UTC");
+    }
 
     #[test]
     fn small_values_keep_their_digits() {

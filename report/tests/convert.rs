@@ -182,6 +182,7 @@ fn calls_without_a_time_open_calls_and_members() -> Result {
         comm_size: Some(2),
         comm_rank: Some(0),
         peer: None,
+        dtype: Some(op),
         step: None,
     });
     timeline.tracks.push(track);

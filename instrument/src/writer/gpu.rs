@@ -21,6 +21,15 @@ const FINISH: Duration = Duration::from_secs(8);
 /// How often the queue is emptied meanwhile.
 const DRAIN: Duration = Duration::from_millis(5);
 
+/// How much longer than a call of the host one on a GPU may have been open without being written: the
+/// resolver looks only now and then for what is overdue.
+const LAG_NS: i64 = 2_000_000_000;
+
+/// [`LAG_NS`], or 0 as long as there is no GPU work.
+pub(super) fn lag_ns(recorder: &Recorder) -> i64 {
+    if recorder.gpu.is_started() { LAG_NS } else { 0 }
+}
+
 /// Lets the resolver pass on what has finished by now.
 pub(super) fn catch_up(recorder: &Recorder) {
     if recorder.gpu.is_started() {

@@ -47,6 +47,7 @@ pub(crate) struct Writer {
 
 /// A collective that is still open after this long is written as open, even between long flushes.
 const OPEN_AFTER: Duration = Duration::from_secs(1);
+const OPEN_AFTER_NS: i64 = OPEN_AFTER.as_nanos() as i64;
 
 /// Time between anchors: extending the last pair by this much costs nanoseconds.
 const ANCHOR_INTERVAL: Duration = Duration::from_millis(10);
@@ -111,9 +112,15 @@ impl Writer {
     }
 
     fn run(mut self) {
+        // A rank that has nothing to record yet is there all the same.
+        if let (Some(files), Some(rank)) = (&mut self.files, self.config.launch.rank) {
+            files.ensure(rank);
+        }
         let mut next_flush = Instant::now() + self.config.flush;
+        let mut next_look = Instant::now() + OPEN_AFTER;
         loop {
-            std::thread::park_timeout(next_flush.saturating_duration_since(Instant::now()));
+            let wake = next_flush.min(next_look);
+            std::thread::park_timeout(wake.saturating_duration_since(Instant::now()));
             let (flush_wanted, flush_done, finish, discard) = {
                 let control = self.recorder.control();
                 (control.flush_wanted, control.flush_done, control.finish, control.discard)
@@ -124,7 +131,13 @@ impl Writer {
                 }
                 return;
             }
-            if flush_wanted > flush_done || Instant::now() >= next_flush {
+            // What hangs is to be on disk soon, however seldom all the rest is written.
+            let look = Instant::now() >= next_look;
+            let hangs = look && self.hangs();
+            if look {
+                next_look = Instant::now() + OPEN_AFTER;
+            }
+            if hangs || flush_wanted > flush_done || Instant::now() >= next_flush {
                 #[cfg(feature = "cuda")]
                 if flush_wanted > flush_done {
                     gpu::catch_up(&self.recorder);
@@ -244,12 +257,20 @@ impl Writer {
     fn flush(&mut self) {
         self.calibration.push(Anchor::now());
         self.last_anchor = Instant::now();
+        // Between reading the clock for its end and the ring, a call is in neither.
+        let seen_ns = clock::monotonic_ns().saturating_sub(SETTLED_NS);
+        // Before the rings are emptied: what ends in between is written twice, not left out.
+        self.write_open_spans(OPEN_AFTER);
         if let Some(watermark) = self.drain() {
             self.advance(watermark);
         }
-        self.write_open_spans(self.config.flush.max(OPEN_AFTER));
         self.write_learned();
         if let Some(files) = &mut self.files {
+            #[cfg(feature = "cuda")]
+            let lag_ns = gpu::lag_ns(&self.recorder);
+            #[cfg(not(feature = "cuda"))]
+            let lag_ns = 0;
+            files.seen(seen_ns, OPEN_AFTER_NS + lag_ns);
             files.flush();
         }
         self.recorder.prune_tables();
@@ -258,9 +279,34 @@ impl Writer {
     /// Writes the collectives and steps that are entered since at least `age`: if the process is
     /// killed, this is how the report knows what it hung in.
     fn write_open_spans(&mut self, age: Duration) {
+        let open = self.open_spans();
         let Some(files) = &mut self.files else { return };
         let now = clock::monotonic_ns();
         let age_ns = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
+        self.announced.retain(|span| open.iter().any(|(_, fields)| fields.span == *span));
+        self.recorder.interner.extend(&mut self.strings);
+        for (since, fields) in &open {
+            let start_ns = self.calibration.to_ns(*since);
+            if now.saturating_sub(start_ns) >= age_ns && self.announced.insert(fields.span) {
+                let row = row(RowKind::Open, fields, &self.strings);
+                files.push(fields.rank, &Row { start_ns: Some(start_ns), ..row });
+            }
+        }
+    }
+
+    /// Whether a collective is entered for long and not yet written as open. Steps may be long.
+    fn hangs(&self) -> bool {
+        let now = clock::monotonic_ns();
+        self.files.is_some()
+            && self.open_spans().iter().any(|(since, fields)| {
+                fields.kind.is_comm()
+                    && now.saturating_sub(self.calibration.to_ns(*since)) >= OPEN_AFTER_NS
+                    && !self.announced.contains(&fields.span)
+            })
+    }
+
+    /// The collectives and steps that are entered, and since when (in ticks).
+    fn open_spans(&self) -> Vec<(u64, SpanFields)> {
         let mut open: Vec<(u64, SpanFields)> = Vec::new();
         let mut collect = |cell: &SpanCell| {
             if let Some(since) = cell.entered() {
@@ -280,15 +326,7 @@ impl Writer {
         self.recorder.overflow.for_each(&mut collect);
         #[cfg(feature = "cuda")]
         gpu::add_overdue(&self.recorder, &mut open);
-        self.announced.retain(|span| open.iter().any(|(_, fields)| fields.span == *span));
-        self.recorder.interner.extend(&mut self.strings);
-        for (since, fields) in &open {
-            let start_ns = self.calibration.to_ns(*since);
-            if now.saturating_sub(start_ns) >= age_ns && self.announced.insert(fields.span) {
-                let row = row(RowKind::Open, fields, &self.strings);
-                files.push(fields.rank, &Row { start_ns: Some(start_ns), ..row });
-            }
-        }
+        open
     }
 
     /// Writes communicators and losses that became known.

@@ -1,5 +1,6 @@
 //! From figures per rank to a report.
 
+use super::desync::{self, DesyncOptions};
 use super::filter::select;
 use super::hotspot::hotspot_event;
 use super::matching::Matching;
@@ -65,6 +66,12 @@ pub fn analyze(timeline: &Timeline, options: &AnalyzeOptions) -> Report {
     // Without waits there is nobody to blame for them.
     if let Some(across) = cross_rank.as_mut().filter(|across| !across.ops.is_empty()) {
         (across.stragglers, across.by_rank) = stragglers(&matching, &covers);
+    }
+    let desync_options = DesyncOptions { ranks: options.ranks.clone(), ..DesyncOptions::default() };
+    let out_of_step = desync::find(timeline, &matching, &desync_options);
+    if !out_of_step.is_empty() {
+        // Also where no collective could be matched: that is what a hang in the first one looks like.
+        cross_rank.get_or_insert_default().desync = out_of_step;
     }
     totals::apply(&mut ranks, timeline, options, &mut warnings);
     let inputs = inputs(timeline, &mut warnings);

@@ -1,6 +1,6 @@
 //! Waits across ranks: the figures.
 
-use super::{RankWaits, Straggler};
+use super::{Desync, RankWaits, Straggler};
 use serde::{Deserialize, Serialize};
 
 /// What the ranks tell together.
@@ -19,6 +19,9 @@ pub struct CrossRank {
     /// them.
     #[serde(default)]
     pub point_to_point: Option<PointToPoint>,
+    /// Where ranks are out of step at the end of the record, causes first.
+    #[serde(default)]
+    pub desync: Vec<Desync>,
     /// Events of such ops, and messages, that could not be matched with the other ranks' or are not in the
     /// figures.
     pub unmatched_events: u64,

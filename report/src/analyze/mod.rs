@@ -11,6 +11,7 @@
 //! | [`CrossRankAccumulator`] | which ranks waited for which, from matched collectives one by one |
 //! | [`Aligner`] | one time scale for clocks that disagree, from synchronizing collectives |
 //! | [`assemble`] | a report from figures that were aggregated elsewhere |
+//! | [`desync`] | who is missing, who disagrees, who stopped: how a hang is found |
 //! | [`estimate_collective_time`] | the latency–bandwidth cost model |
 //!
 //! Computation is in integer nanoseconds; each public figure is converted to milliseconds once.
@@ -25,6 +26,7 @@ mod clocks;
 mod conclude;
 mod cost;
 mod cross_rank;
+pub mod desync;
 mod filter;
 mod hotspot;
 mod interval;
@@ -53,6 +55,7 @@ pub use cross_rank::{
     Bandwidth, CommunicatorWaits, CrossRank, OpAcrossRanks, PeerWaits, PointToPoint, RankAlignment,
     SizeWaits, StepWaits, Unmatched, UnmatchedReason, Verdict, WaitFigures, WorstCollective,
 };
+pub use desync::{Desync, DesyncKind};
 pub use filter::{AnalyzeOptions, StepRange, StepRangeError};
 pub use hotspot::{OpHotspot, export_hotspot_events, find_priority_hotspot};
 pub use interval::{Cover, duration_ns, overlaps_ns};

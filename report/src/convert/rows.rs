@@ -1,7 +1,7 @@
 //! The rows of one rank.
 
 use crate::record::{RecordError, RecordWriter, Row, RowKind, meta};
-use crate::timeline::{Comm, Names, Sym, Timeline, Track};
+use crate::timeline::{Comm, Input, Names, Sym, Timeline, Track};
 use std::collections::HashSet;
 use std::io::Write;
 
@@ -71,6 +71,7 @@ pub(super) fn write<W: Write>(
                 comm_rank: open.comm_rank,
                 seq: open.seq,
                 peer: open.peer,
+                dtype: open.dtype.map(|dtype| names.get(dtype)),
                 device,
                 step: open.step,
                 span: Some(span),
@@ -140,9 +141,18 @@ fn untimed<W: Write>(track: &Track, writer: &mut RecordWriter<W>) -> Result<(), 
 
 /// How the recordings of `rank` ended, and what they lost.
 fn endings<W: Write>(timeline: &Timeline, rank: u32, writer: &mut RecordWriter<W>) {
-    let mut ended = true;
-    for input in timeline.inputs.iter().filter(|input| input.rank == Some(rank)) {
-        ended &= input.ended != Some(false);
+    let inputs = || timeline.inputs.iter().filter(|input| input.rank == Some(rank));
+    for input in inputs() {
+        if let Some(seen) = input.seen.filter(|_| input.ended == Some(false)) {
+            writer.push(&Row {
+                start_ns: Some(seen.at_ns),
+                value: Some(seen.open_after_ns),
+                ..Row::new(RowKind::Meta, meta::SEEN)
+            });
+        }
+        for selection in &input.selection {
+            writer.push(&Row { label: Some(selection), ..Row::new(RowKind::Meta, meta::SELECTION) });
+        }
         if input.dropped > 0 {
             writer.push(&Row {
                 label: Some("before the conversion"),
@@ -158,7 +168,16 @@ fn endings<W: Write>(timeline: &Timeline, rank: u32, writer: &mut RecordWriter<W
             }
         }
     }
-    if ended {
-        writer.push(&Row::new(RowKind::Meta, meta::END));
+    if inputs().any(|input| input.ended == Some(false)) {
+        return;
     }
+    let end = Row::new(RowKind::Meta, meta::END);
+    if inputs().any(|input| input.ended == Some(true)) {
+        writer.push(&end);
+        return;
+    }
+    if timeline.inputs.iter().any(Input::is_window) {
+        writer.push(&Row { label: Some(meta::WINDOW), ..Row::new(RowKind::Meta, meta::SELECTION) });
+    }
+    writer.push(&Row { label: Some(meta::UNKNOWN), ..end });
 }

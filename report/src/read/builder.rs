@@ -286,7 +286,7 @@ fn append(track: &mut Track, other: Track) {
 }
 
 /// Numbers in ascending order as ranges, for example `0-3, 7`; after `most` ranges, how many follow.
-pub(super) fn ranges(numbers: impl IntoIterator<Item = u32>, most: usize) -> String {
+pub(crate) fn ranges(numbers: impl IntoIterator<Item = u32>, most: usize) -> String {
     name_ranges(&in_ranges(numbers), most)
 }
 

@@ -56,7 +56,8 @@ pub use timeline_json::write_timeline_json;
 
 use crate::gather::Thinning;
 use crate::timeline::Timeline;
-use builder::{Builder, ranges};
+use builder::Builder;
+pub(crate) use builder::ranges;
 use detect::{Format, detect};
 use list::Listed;
 use progress::{Meter, Meters};

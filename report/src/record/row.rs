@@ -67,8 +67,20 @@ pub mod meta {
     pub const CAPPED: &str = "capped";
     /// `label`: the rank's summary as JSON, written when the file was capped.
     pub const SUMMARY: &str = "summary";
-    /// The regular end of the run.
+    /// The process ran at `start_ns`, and everything before is in the file: intervals that ended by then,
+    /// and as [`Open`](super::RowKind::Open) rows communication and steps that had been entered for `value`
+    /// nanoseconds or longer. Comes with every batch, and now and then while there is nothing else to write.
+    pub const SEEN: &str = "seen";
+    /// `label`: what of the run was to be recorded where that is not all of it, `steps 10..20` (either side
+    /// may be open) or `ranks 0,8`; [`WINDOW`] in a record that was made of a profiler's trace.
+    pub const SELECTION: &str = "selection";
+    /// The selection that a profiler makes: its window ends where it was set to end, not with the run.
+    pub const WINDOW: &str = "window";
+    /// The regular end of the run, at `start_ns` if known. With `label` [`UNKNOWN`], the end of a record
+    /// that was made of something that does not say how it ended.
     pub const END: &str = "end";
+    /// See [`END`].
+    pub const UNKNOWN: &str = "unknown";
 }
 
 /// One row. Fields that do not apply are `None` and stored as null.

@@ -111,6 +111,7 @@ impl Track {
         for open in &mut self.open {
             open.name = name(open.name);
             open.comm = open.comm.map(&communicator);
+            open.dtype = open.dtype.map(&name);
         }
     }
 }
@@ -145,6 +146,8 @@ pub struct Open {
     pub comm_rank: Option<u32>,
     /// The other side of a point-to-point call, or the root of a rooted collective.
     pub peer: Option<u32>,
+    /// Element type.
+    pub dtype: Option<Sym>,
     /// The step that was current when the call was made.
     pub step: Option<i64>,
 }
@@ -177,6 +180,13 @@ pub struct Input {
     pub rank: Option<u32>,
     /// Whether the recording ended regularly; `None` for formats that do not say.
     pub ended: Option<bool>,
+    /// The process that wrote it, if it says.
+    pub process: Option<Process>,
+    /// Up to when the recording is known to be complete, if it says; on the clock of its intervals.
+    pub seen: Option<Seen>,
+    /// What of the run was to be recorded, where that is not all of it, as the recording says: for example
+    /// `steps 10..20`.
+    pub selection: Vec<String>,
     /// Records that were lost while recording.
     pub dropped: u64,
     /// The file reached its size limit, so that it holds only the beginning of the run.
@@ -189,6 +199,43 @@ pub struct Input {
     pub nccl_tests: Option<Box<NcclTests>>,
     /// What a dump of the NCCL Inspector tells beside intervals.
     pub inspector: Option<Box<Inspector>>,
+}
+
+impl Input {
+    /// Whether it is a profiler's window, which ends where it was set to end: what is not in it says nothing
+    /// about the run. Records, and timelines that programs write themselves, go to the end of the run or to
+    /// where it hung.
+    pub fn is_window(&self) -> bool {
+        let whole =
+            self.ended.is_some() || matches!(self.format.as_str(), "timeline-json" | "commtrace-record");
+        !whole || self.selection.iter().any(|selection| selection == crate::record::meta::WINDOW)
+    }
+}
+
+/// A process that recorded itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    /// Name of its host.
+    pub host: String,
+    /// The host's boot id: processes with the same one have the same clock.
+    pub boot_id: String,
+    /// Process id on its host.
+    pub pid: u32,
+    /// When it began to record, in nanoseconds since the Unix epoch.
+    pub start_unix_ns: i64,
+    /// The same instant on the clock of its intervals.
+    pub start_ns: i64,
+}
+
+/// Up to when a recording is known to be complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// The last instant at which the process is known to have run. All intervals that ended by then are
+    /// there.
+    pub at_ns: i64,
+    /// Communication that was entered this long before, or longer, and had not ended is there as
+    /// [`Open`].
+    pub open_after_ns: i64,
 }
 
 /// What a rule over names matched in one input.

@@ -146,6 +146,7 @@ impl Sink for TimelineSink {
             comm_size: event.comm_size,
             comm_rank: event.comm_rank,
             peer: event.peer,
+            dtype: event.dtype,
             step: event.step,
         });
     }

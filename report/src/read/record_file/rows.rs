@@ -6,7 +6,7 @@ use super::super::untimed::compute_warning;
 use super::decode::Rows;
 use crate::gather::Thinning;
 use crate::record::{Header, RowKind, meta};
-use crate::timeline::{Capped, Comm, Compute, Input, Open, Step, Sym, Untimed};
+use crate::timeline::{Capped, Comm, Compute, Input, Open, Process, Seen, Step, Sym, Untimed};
 use indexmap::IndexMap;
 use std::collections::{HashMap, HashSet};
 
@@ -42,6 +42,8 @@ pub(super) struct Assembly {
     start_ns: (i64, i64),
     /// The latest end of an interval.
     last_ns: Option<i64>,
+    /// It was made of something that does not say how it ended.
+    end_unknown: bool,
 }
 
 impl Assembly {
@@ -62,11 +64,12 @@ impl Assembly {
             open: HashMap::new(),
             untimed_compute: Untimed::default(),
             loosest_tie_ns: 0,
-            input: Input::default(),
+            input: Input { process: Some(process(header)), ..Input::default() },
             drops: IndexMap::new(),
             ended: false,
             start_ns: (header.start_unix_ns, header.start_mono_ns),
             last_ns: None,
+            end_unknown: false,
         }
     }
 
@@ -192,6 +195,7 @@ impl Assembly {
             comm_size: rows.comm_size.get(row),
             comm_rank: rows.comm_rank.get(row),
             peer: rows.peer.get(row),
+            dtype: rows.dtype.sym(row, names),
             step: rows.step.get(row),
         };
         self.open.insert(span, (rows.device.get(row), open));
@@ -228,7 +232,20 @@ impl Assembly {
                 let capped = self.input.capped.get_or_insert_with(Capped::default);
                 capped.summary_json = label.map(str::to_owned);
             }
-            Some(meta::END) => self.ended = true,
+            Some(meta::SEEN) => {
+                if let Some(at_ns) = rows.start_ns.get(row) {
+                    self.input.seen = Some(Seen { at_ns, open_after_ns: value.unwrap_or(0).max(0) });
+                }
+            }
+            Some(meta::SELECTION) => self.input.selection.extend(label.map(str::to_owned)),
+            Some(meta::END) => {
+                self.ended = true;
+                self.end_unknown = label == Some(meta::UNKNOWN);
+                // Calls that are open at the regular end are all written.
+                if let Some(at_ns) = rows.start_ns.get(row) {
+                    self.input.seen = Some(Seen { at_ns, open_after_ns: 0 });
+                }
+            }
             Some(meta::GPU_ANCHOR) => {
                 self.loosest_tie_ns = self.loosest_tie_ns.max(rows.dur_ns.get(row).unwrap_or(0));
             }
@@ -287,7 +304,7 @@ impl Assembly {
             path: about.path,
             format: about.format,
             rank: about.rank,
-            ended: Some(self.ended),
+            ended: (!self.end_unknown).then_some(self.ended),
             ..self.input
         });
     }
@@ -369,6 +386,16 @@ impl Assembly {
                  {path}."
             ));
         }
+    }
+}
+
+fn process(header: &Header) -> Process {
+    Process {
+        host: header.host.clone(),
+        boot_id: header.boot_id.clone(),
+        pid: header.pid,
+        start_unix_ns: header.start_unix_ns,
+        start_ns: header.start_mono_ns,
     }
 }
 

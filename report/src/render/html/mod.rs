@@ -30,6 +30,7 @@ pub fn html(report: &Report) -> String {
         page.heading(2, "What NCCL's tools tell");
         page.markup(&format!("<pre>{}</pre>", escape(&facts)));
     }
+    out_of_step(&mut page, report);
     advice(&mut page, report);
     charts::ranks(&mut page, report);
     operations(&mut page, report);
@@ -38,6 +39,20 @@ pub fn html(report: &Report) -> String {
     charts::steps(&mut page, report);
     sources(&mut page, report);
     page.finish()
+}
+
+fn out_of_step(page: &mut Page, report: &Report) {
+    let Some(desync) = report.cross_rank.as_ref().map(|across| &across.desync).filter(|all| !all.is_empty())
+    else {
+        return;
+    };
+    page.heading(2, "Out of step");
+    page.paragraph("Causes first; `commtrace doctor` says more.");
+    let shown: Vec<String> = desync.iter().take(MAX_ROWS).map(super::text::desync_sentence).collect();
+    page.list(&shown);
+    if desync.len() > MAX_ROWS {
+        page.paragraph(&format!("{} more are not shown.", desync.len() - MAX_ROWS));
+    }
 }
 
 fn advice(page: &mut Page, report: &Report) {
@@ -126,7 +141,7 @@ fn stragglers(page: &mut Page, report: &Report) {
 }
 
 fn across_ranks(page: &mut Page, report: &Report) {
-    let Some(across) = &report.cross_rank else { return };
+    let Some(across) = report.cross_rank.as_ref().filter(|across| !across.ops.is_empty()) else { return };
     page.heading(2, "Across ranks");
     page.paragraph(
         "Sums over matched collectives of the mean over ranks: waiting for the last rank, and moving bytes. \

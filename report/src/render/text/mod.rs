@@ -2,6 +2,7 @@
 
 mod across;
 mod clocks;
+mod desync;
 mod layout;
 mod nccl;
 mod overview;
@@ -11,6 +12,7 @@ mod steps;
 mod stragglers;
 
 use crate::analyze::Report;
+use crate::analyze::desync::Diagnosis;
 use layout::Page;
 
 /// How the text looks.
@@ -42,10 +44,22 @@ pub(super) fn nccl_facts(report: &Report) -> Option<String> {
     Some(page.finish())
 }
 
+/// What is out of step in one sentence, as in [`text`].
+#[cfg(feature = "html")]
+pub(super) use desync::sentence as desync_sentence;
+
+/// The state of a run as text: who is stuck, in what, since when, who is missing, and what to do next.
+pub fn diagnosis(diagnosis: &Diagnosis, options: &TextOptions) -> String {
+    let mut page = Page::new(options);
+    desync::diagnosis(&mut page, diagnosis);
+    page.finish()
+}
+
 /// The report as text.
 pub fn text(report: &Report, options: &TextOptions) -> String {
     let mut page = Page::new(options);
     overview::headline(&mut page, report);
+    desync::section(&mut page, report);
     overview::what_to_try(&mut page, report);
     overview::operations(&mut page, report);
     ranks::ranks(&mut page, report);
