@@ -271,6 +271,26 @@ fn without_steps_the_run_is_judged_in_stretches_of_time() {
 }
 
 #[test]
+fn a_sample_of_the_steps_is_judged_by_the_time_of_its_steps() {
+    // Late by about an eighth of a step; next to the time of all steps, a fifth of them would be a fortieth.
+    let mut spec = job(1, 4, 1, 100);
+    spec.stragglers.push(Planted::always(2, "optimizer", 1_500_000));
+    let (mut timeline, _) = timeline(&spec);
+    let whole = only(&across(&timeline), 2, "optimizer");
+    for track in &mut timeline.tracks {
+        let sampled = |step: Option<i64>| step.is_some_and(|step| step % 5 == 0);
+        track.steps.retain(|step| sampled(Some(step.step)));
+        let (compute, comm): (Vec<_>, Vec<_>) = (track.compute.iter().collect(), track.comm.iter().collect());
+        (track.compute, track.comm) = Default::default();
+        compute.into_iter().filter(|one| sampled(one.step)).for_each(|one| track.compute.push(one));
+        comm.into_iter().filter(|one| sampled(one.step)).for_each(|one| track.comm.push(one));
+    }
+    let sample = only(&across(&timeline), 2, "optimizer");
+    assert_eq!((whole.steps, sample.steps), (99, 19));
+    assert!((sample.lost_share / whole.lost_share - 1.0).abs() < 0.2, "{sample:?}, {whole:?}");
+}
+
+#[test]
 fn waits_that_compute_hides_make_no_straggler() {
     // The data group's reduce_scatter runs beside compute that takes longer than the rank is late.
     let mut spec = JobSpec { layers: 6, world_all_reduce: false, ..job(1, 2, 1, 20) };

@@ -59,6 +59,15 @@ impl Blocks {
         stretched
     }
 
+    /// Whether at least every third number between the first and the last has no block.
+    pub(super) fn has_gaps(&self) -> bool {
+        let (Some(first), Some(last)) = (self.rows.keys().next(), self.rows.keys().next_back()) else {
+            return false;
+        };
+        let all = i128::from(*last) - i128::from(*first) + 1;
+        self.rows.len() as i128 * 3 <= all * 2
+    }
+
     /// Leaves the first block out, if the step `number` is in it.
     pub(super) fn leave_out_first(&mut self, number: i64) {
         if self.rows.keys().next() == Some(&number.div_euclid(self.stride)) {

@@ -51,6 +51,8 @@ pub(super) struct Axis {
     pub(super) first_unjudged: Option<i64>,
     /// First arrival and last end.
     pub(super) extent: Option<(i64, i64)>,
+    /// Sum of the recorded steps' lengths, where that is known.
+    pub(super) recorded_ns: Option<f64>,
 }
 
 #[derive(Debug, Default)]
@@ -169,6 +171,11 @@ impl Ledger {
         axis.late.add(number, late.filter(|&(_, late)| judged && late > 0.0));
     }
 
+    /// The lengths of the recorded steps add up to `ns`.
+    pub(crate) fn steps_took(&mut self, ns: f64) {
+        self.by_step.recorded_ns = Some(ns);
+    }
+
     /// The collective of `comm` that was observed ended so on its tracks, by ascending track.
     pub(crate) fn close(&mut self, comm: CommId, ends: Vec<End>) {
         let Some(communicator) = self.communicators.get_mut(&comm) else { return };
@@ -210,9 +217,14 @@ impl Axis {
         self.extent = Some(self.extent.map_or((first, last), |(from, to)| (from.min(first), to.max(last))));
     }
 
-    /// From the first arrival to the last end, in nanoseconds.
+    /// The time of the steps, in nanoseconds: from the first arrival to the last end; but if only a sample of
+    /// the steps was recorded, whose numbers have gaps, what these took by their own records.
     pub(super) fn elapsed_ns(&self) -> f64 {
-        self.extent.map_or(0.0, |(first, last)| last.abs_diff(first) as f64)
+        let whole = self.extent.map_or(0.0, |(first, last)| last.abs_diff(first) as f64);
+        match self.recorded_ns {
+            Some(recorded) if self.late.has_gaps() => whole.min(recorded),
+            _ => whole,
+        }
     }
 }
 

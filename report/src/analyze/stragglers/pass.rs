@@ -4,6 +4,7 @@ use super::{End, Found, Ledger, Part, RankWaits, SpanTimes, Straggler, block_of_
 use crate::analyze::filter::Selected;
 use crate::analyze::interval::{Cover, duration_ns};
 use crate::analyze::matching::{self, Group, Matching, State, is_synchronizing};
+use crate::timeline::Step;
 
 /// The stragglers, worst first, and the sums of every rank. `covers` are the unions of the tracks' compute.
 pub(in crate::analyze) fn stragglers(
@@ -20,6 +21,10 @@ pub(in crate::analyze) fn stragglers(
         }
     }
     drop(away);
+    let lengths = matching.selected().iter().map(|one| recorded_ns(&one.steps)).filter(|&ns| ns > 0.0);
+    if let Some(ns) = lengths.max_by(f64::total_cmp) {
+        ledger.steps_took(ns);
+    }
     let by_step = ledger.knows_steps();
     let found = ledger.judge();
     let spans = spans(matching, &found, by_step);
@@ -45,6 +50,11 @@ fn order(matching: &Matching<'_>) -> Vec<(i64, u32)> {
 /// When a track does nothing but communicate: the union of its communication without its compute.
 fn away(one: &Selected<'_>, compute: &Cover) -> Cover {
     Cover::new(one.track.comm.starts_ns(), one.track.comm.ends_ns()).without(compute)
+}
+
+/// Lengths of the steps, added up.
+fn recorded_ns(steps: &[Step]) -> f64 {
+    steps.iter().map(|step| duration_ns(step.start_ns, step.end_ns) as f64).sum()
 }
 
 struct Tracks<'a> {
