@@ -69,7 +69,7 @@
 pub use commtrace_instrument::finish_on_sigterm;
 pub use commtrace_instrument::{
     CommtraceLayer, Config, ConfigError, Guard, InitError, Mode, RankScope, Reports, SpanStream, Stats,
-    comm_span, compute_span, current_rank, init, layer, rank_scope, set_world, step_span,
+    StreamLabel, comm_span, compute_span, current_rank, init, layer, rank_scope, set_world, step_span,
 };
 #[cfg(feature = "cuda")]
 pub use commtrace_instrument::{GpuGroup, GpuStream};

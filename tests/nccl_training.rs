@@ -119,12 +119,33 @@ fn a_rank_that_computes_longer_is_found() {
 #[test]
 fn each_rank_may_be_a_process() {
     let (doubles, folder) = (Doubles::new().unwrap(), tempdir().unwrap());
+    let outputs = two_processes(&doubles, "COMMTRACE_DIR", folder.path().to_str().unwrap());
+    assert!(outputs[0].stdout.contains("bit-identical on all ranks"), "{}", outputs[0].stdout);
+    let report = summary(folder.path());
+    let seen: Vec<_> =
+        ranks(&report).iter().map(|rank| (rank["rank"].clone(), rank["device"].clone())).collect();
+    assert_eq!(seen, [(0.into(), 0.into()), (1.into(), 1.into())]);
+    assert_eq!(report["cross_rank"]["unmatched_events"], 0);
+    let records = listing(folder.path()).iter().filter(|name| name.ends_with(".arrows")).count();
+    assert_eq!(records, 2);
+}
+
+#[test]
+fn processes_without_a_folder_gather_their_figures_over_nccl() {
+    let doubles = Doubles::new().unwrap();
+    let outputs = two_processes(&doubles, "COMMTRACE", "summary");
+    let reports = outputs.map(|output| output.stderr.matches("2 ranks, 12 steps").count());
+    assert_eq!(reports, [1, 0], "rank 0 reports on both");
+}
+
+/// Two ranks as torchrun starts them.
+fn two_processes(doubles: &Doubles, variable: &str, value: &str) -> [Finished; 2] {
     // Free now; the chance that another program takes it before rank 0 does is small.
     let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let rank = |rank: usize| {
-        let mut command = training(&doubles, &[]);
+        let mut command = training(doubles, &[]);
         command
-            .env("COMMTRACE_DIR", folder.path())
+            .env(variable, value)
             .env("COMMTRACE_MERGE_TIMEOUT_S", "100")
             .env("TORCHELASTIC_RUN_ID", "job-1")
             .env("RANK", rank.to_string())
@@ -134,21 +155,13 @@ fn each_rank_may_be_a_process() {
             .env("MASTER_PORT", port.to_string());
         command
     };
-    let outputs = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let ranks = [0, 1].map(|number| {
             let mut command = rank(number);
             scope.spawn(move || run(&mut command))
         });
         ranks.map(|rank| succeeded(rank.join().unwrap()))
-    });
-    assert!(outputs[0].stdout.contains("bit-identical on all ranks"), "{}", outputs[0].stdout);
-    let report = summary(folder.path());
-    let seen: Vec<_> =
-        ranks(&report).iter().map(|rank| (rank["rank"].clone(), rank["device"].clone())).collect();
-    assert_eq!(seen, [(0.into(), 0.into()), (1.into(), 1.into())]);
-    assert_eq!(report["cross_rank"]["unmatched_events"], 0);
-    let records = listing(folder.path()).iter().filter(|name| name.ends_with(".arrows")).count();
-    assert_eq!(records, 2);
+    })
 }
 
 #[test]

@@ -15,8 +15,8 @@ pub trait Finish {
     /// rank 0.
     ///
     /// It does what [`Guard::finish_over`] says. The messages of the gathering are not recorded. Where all ranks
-    /// are threads of this process ([`LocalComm`](crate::LocalComm)), there is nothing to gather: it then ends
-    /// recording as dropping the guard does, on whichever thread has the guard.
+    /// are threads of this process ([`LocalComm`](crate::LocalComm), `NcclComm::from_devices`), there is nothing to
+    /// gather: it then ends recording as dropping the guard does, on whichever thread has the guard.
     ///
     /// ```
     /// use commtrace_collectives::{Communicator, Finish, LocalComm};
@@ -28,7 +28,7 @@ pub trait Finish {
     /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// If a rank has died, the others go on without it where the backend's messages have a deadline (MPI);
+    /// If a rank has died, the others go on without it where the backend's messages have a deadline (MPI, NCCL);
     /// otherwise when the backend's own timeout ends the wait.
     fn finish<C: Communicator>(self, comm: &C) -> Option<Report>;
 }

@@ -58,8 +58,7 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
         }
         #[cfg(feature = "nccl")]
         Backend::Nccl => {
-            let outcomes = nccl::run(&data, args).map_err(|error| -> Box<dyn Error> { error })?;
-            drop(trace);
+            let outcomes = nccl::run(trace, &data, args).map_err(|error| -> Box<dyn Error> { error })?;
             outcomes.first().map_or(Ok(()), |outcome| check(outcome, true))
         }
         #[cfg(not(feature = "nccl"))]

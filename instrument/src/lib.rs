@@ -74,7 +74,7 @@ pub use rank::{
     world_size,
 };
 pub use recorder::Stats;
-pub use stream::SpanStream;
+pub use stream::{SpanStream, StreamLabel};
 
 #[doc(hidden)]
 pub mod __private {

@@ -67,7 +67,7 @@ macro_rules! __span {
             $crate::__private::tracing::Level::INFO,
             $name,
             commtrace.kind = $kind,
-            stream = $crate::SpanStream::label(stream).as_ref() as &str,
+            stream = &*$crate::SpanStream::label(stream),
             $($($fields)*)?
         );
         $crate::SpanStream::attach(stream, &span);

@@ -1,6 +1,7 @@
 //! What may stand after `stream =` in a span macro.
 
-use std::borrow::Cow;
+use std::ops::Deref;
+use std::sync::Arc;
 
 /// A stream that a span's work runs on.
 ///
@@ -9,14 +10,40 @@ use std::borrow::Cow;
 /// `Option` of them leaves it to the host, where there is no GPU.
 pub trait SpanStream {
     /// The stream's name in records and reports.
-    fn label(&self) -> Cow<'_, str>;
+    fn label(&self) -> StreamLabel<'_>;
 
     /// Called once for the new span, before it is entered.
     fn attach(&self, _span: &tracing::Span) {}
 }
 
+/// A stream's name, had without a copy.
+#[derive(Debug, Clone)]
+pub enum StreamLabel<'a> {
+    /// The stream has it.
+    Borrowed(&'a str),
+    /// It is kept elsewhere.
+    Shared(Arc<str>),
+}
+
+impl Deref for StreamLabel<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match self {
+            Self::Borrowed(name) => name,
+            Self::Shared(name) => name,
+        }
+    }
+}
+
+impl<'a> From<&'a str> for StreamLabel<'a> {
+    fn from(name: &'a str) -> Self {
+        Self::Borrowed(name)
+    }
+}
+
 impl<S: SpanStream + ?Sized> SpanStream for &S {
-    fn label(&self) -> Cow<'_, str> {
+    fn label(&self) -> StreamLabel<'_> {
         S::label(self)
     }
 
@@ -26,13 +53,13 @@ impl<S: SpanStream + ?Sized> SpanStream for &S {
 }
 
 impl SpanStream for str {
-    fn label(&self) -> Cow<'_, str> {
-        Cow::Borrowed(self)
+    fn label(&self) -> StreamLabel<'_> {
+        self.into()
     }
 }
 
 impl SpanStream for String {
-    fn label(&self) -> Cow<'_, str> {
-        Cow::Borrowed(self)
+    fn label(&self) -> StreamLabel<'_> {
+        self.as_str().into()
     }
 }

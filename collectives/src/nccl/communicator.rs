@@ -1,12 +1,14 @@
 //! [`NcclComm`] as a [`Communicator`], for code that runs on every backend.
 
+use std::time::Instant;
+
 use cudarc::driver::CudaSlice;
 use cudarc::driver::result::DriverError;
 
 use super::buffer::NcclBuffer;
 use super::device::error_of;
 use super::enqueue::Memory;
-use super::{NcclComm, NcclGroup};
+use super::{NcclComm, NcclGroup, here};
 use crate::communicator::Group;
 use crate::{Communicator, Element, Error, Pending, ReduceOp, Result};
 
@@ -246,6 +248,18 @@ impl Communicator for NcclComm {
 
     fn recv_async<T: Element>(&self, buffer: NcclBuffer<T>, peer: usize) -> Pending<NcclBuffer<T>> {
         self.later(buffer, |comm, buffer| comm.recv(&mut **buffer, rank_code(peer)))
+    }
+
+    fn is_one_process(&self) -> bool {
+        here::are_all(self.name(), self.world_size())
+    }
+
+    fn send_bytes(&self, message: &[u8], peer: usize, deadline: Instant) -> Result<()> {
+        self.send_message(message, peer, deadline)
+    }
+
+    fn receive_bytes(&self, peer: usize, deadline: Instant) -> Result<Vec<u8>> {
+        self.receive_message(peer, deadline)
     }
 }
 

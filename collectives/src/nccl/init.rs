@@ -14,7 +14,7 @@ use cudarc::nccl::{Id, sys};
 
 use super::device::CurrentContext;
 use super::library::{IN_PROGRESS, Library, SUCCESS};
-use super::{NcclComm, Raw, Shared, id, number};
+use super::{NcclComm, Raw, Shared, group, here, id, number};
 use crate::{Error, Result};
 
 /// The version of NCCL that is loaded, as `(major, minor, patch)`.
@@ -61,12 +61,13 @@ impl NcclComm {
     ///
     /// # Errors
     ///
-    /// [`Error::Setup`] without NCCL; [`Error::Native`] if it fails.
+    /// [`Error::Setup`] without NCCL; [`Error::Native`] if it fails, or within a group.
     pub fn from_devices(streams: Vec<Arc<CudaStream>>) -> Result<Vec<Self>> {
         let nccl = Library::get()?;
         let size = streams.len();
+        not_in_a_group(|| format!("making the {size} communicators of this process"))?;
         let id = unique_id()?;
-        let mut raws: Vec<sys::ncclComm_t> = vec![ptr::null_mut(); size];
+        let mut raws: Vec<_> = (0..size).map(|_| place()).collect();
         // What ncclCommInitAll does, with an id that is known: the ranks of one thread are made together.
         // SAFETY: it takes nothing.
         let started = unsafe { (nccl.group_start)() };
@@ -86,7 +87,7 @@ impl NcclComm {
         let globals = global_ranks_of_process(&name, size);
         let comms = raws.into_iter().zip(streams).zip(&globals).enumerate();
         Ok(comms
-            .map(|(rank, ((raw, stream), &global_rank))| {
+            .map(|(rank, ((&mut raw, stream), &global_rank))| {
                 let name = Arc::clone(&name);
                 let comm = Self::new(nccl, New { raw, stream, name, rank, size, global_rank });
                 comm.register(&globals);
@@ -100,11 +101,13 @@ impl NcclComm {
     ///
     /// # Errors
     ///
-    /// [`Error::Setup`] without NCCL; [`Error::Native`] if it fails.
+    /// [`Error::Setup`] without NCCL; [`Error::Native`] if it fails, or within a group.
     pub fn from_rank(stream: Arc<CudaStream>, rank: usize, world_size: usize, id: Id) -> Result<Self> {
         let nccl = Library::get()?;
-        let mut raw = ptr::null_mut();
-        init(nccl, &stream, &mut raw, world_size, id, rank)?;
+        not_in_a_group(|| what_of(rank, world_size))?;
+        let handle = place();
+        init(nccl, &stream, handle, world_size, id, rank)?;
+        let raw = *handle;
         let name = id::name(&id);
         let global_rank = global_rank(&name, number(rank), number(world_size));
         let comm = Self::new(nccl, New { raw, stream, name, rank, size: world_size, global_rank });
@@ -164,7 +167,7 @@ impl NcclComm {
     ///
     /// # Errors
     ///
-    /// [`Error::Setup`] if NCCL is older than 2.18; [`Error::Native`] if it fails.
+    /// [`Error::Setup`] if NCCL is older than 2.18; [`Error::Native`] if it fails, or within a group.
     pub fn split(&self, color: u32, key: u32) -> Result<Self> {
         self.split_on(self.stream(), color, key)
     }
@@ -182,6 +185,7 @@ impl NcclComm {
             problem: "it has no ncclCommSplit, which came with version 2.18".to_owned(),
         })?;
         let what = || format!("split {} of communicator {name}", splits.load(Ordering::Relaxed));
+        not_in_a_group(what)?;
         let (Ok(color_code), Ok(key)) = (c_int::try_from(color), c_int::try_from(key)) else {
             return Err(Error::Native {
                 library: "NCCL",
@@ -190,17 +194,17 @@ impl NcclComm {
                 message: format!("color {color} or key {key} is above {}", c_int::MAX),
             });
         };
-        let mut raw = ptr::null_mut();
+        let handle = place();
         let _context = CurrentContext::enter(stream.context())?;
         // SAFETY: `parent` is a communicator, the pointer is to a handle of ours, and null stands for the
         // parent's configuration.
-        let code = unsafe { comm_split(*parent, color_code, key, &mut raw, ptr::null_mut()) };
+        let code = unsafe { comm_split(*parent, color_code, key, handle, ptr::null_mut()) };
         if code != SUCCESS && code != IN_PROGRESS {
             return Err(nccl.error(&what(), code, *parent));
         }
         let name = id::split_name(name, color, splits.fetch_add(1, Ordering::Relaxed));
         // SAFETY: NCCL has just made it for this device, and nobody else has it.
-        let mut comm = unsafe { Self::from_raw(raw, stream, &name) }?;
+        let mut comm = unsafe { Self::from_raw(*handle, stream, &name) }?;
         if let Some(shared) = Arc::get_mut(&mut comm.shared) {
             shared.global_rank = self.shared.global_rank;
         }
@@ -209,6 +213,7 @@ impl NcclComm {
 
     fn new(nccl: &'static Library, new: New) -> Self {
         let New { raw, stream, name, rank, size, global_rank } = new;
+        here::add(&name);
         let shared = Arc::new(Shared {
             nccl,
             raw: Raw(raw),
@@ -234,6 +239,30 @@ impl NcclComm {
     }
 }
 
+/// Where NCCL puts the handle of a new communicator. It stays for ever: in a group, NCCL writes it as the group ends,
+/// and code that we do not know of may have one open on this thread.
+fn place() -> &'static mut sys::ncclComm_t {
+    Box::leak(Box::new(ptr::null_mut()))
+}
+
+fn what_of(rank: usize, size: usize) -> String {
+    format!("making the communicator of rank {rank} of {size}")
+}
+
+/// What is made within a group can be used, or turns out not to exist, when the group ends: too late for a constructor.
+fn not_in_a_group(what: impl FnOnce() -> String) -> Result<()> {
+    match group::current() {
+        None => Ok(()),
+        Some(_) => Err(Error::Native {
+            library: "NCCL",
+            what: what(),
+            code: 5,
+            message: "a communicator cannot be made between a group's start and end; make it before"
+                .to_owned(),
+        }),
+    }
+}
+
 /// Makes the communicator of `rank` on the device of `stream`; within a group it is made when that ends.
 fn init(
     nccl: &Library,
@@ -243,14 +272,14 @@ fn init(
     id: Id,
     rank: usize,
 ) -> Result<()> {
-    let what = || format!("making the communicator of rank {rank} of {size}");
+    let what = || what_of(rank, size);
     let (Ok(size_code), Ok(rank_code)) = (c_int::try_from(size), c_int::try_from(rank)) else {
         let message = "more ranks than NCCL can number".to_owned();
         return Err(Error::Native { library: "NCCL", what: what(), code: 4, message });
     };
     let _context = CurrentContext::enter(stream.context())?;
     let id = sys::ncclUniqueId { internal: *id.internal() };
-    // SAFETY: `raw` outlives the group, if there is one; the device's context is current.
+    // SAFETY: `raw` is from `place`; the device's context is current.
     let code = unsafe { (nccl.comm_init_rank)(raw, size_code, id, rank_code) };
     if code == SUCCESS || code == IN_PROGRESS {
         Ok(())

@@ -42,12 +42,14 @@
 //! unique id and therefore equal on all ranks; it is the number that NCCL's log calls `commId`.
 
 mod buffer;
+mod bytes;
 mod call;
 mod calls;
 mod communicator;
 mod device;
 mod enqueue;
 mod group;
+mod here;
 mod id;
 mod init;
 mod library;
@@ -255,6 +257,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        here::remove(&self.name);
         if *self.owned.get_mut() {
             // SAFETY: NCCL made the communicator, and whoever could use it is gone. That it fails would
             // change nothing, and a destructor must not panic.

@@ -6,6 +6,7 @@ mod common;
 
 mod drop_in;
 mod failures;
+mod finish;
 mod groups;
 mod job;
 mod results;

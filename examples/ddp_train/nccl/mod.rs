@@ -12,6 +12,7 @@ mod train;
 use crate::args::{Args, Overlap};
 use crate::data::Data;
 use crate::train::Outcome;
+use commtrace::Guard;
 use commtrace::collectives::nccl;
 use commtrace::prelude::*;
 use cudarc::driver::{CudaContext, CudaStream};
@@ -29,8 +30,8 @@ struct Streams {
     collectives: Arc<CudaStream>,
 }
 
-/// Trains on this process's ranks; one outcome each.
-pub fn run(data: &Data, args: &Args) -> Result<Vec<Outcome>, Error> {
+/// Trains on this process's ranks, and ends recording; one outcome each.
+pub fn run(trace: Guard, data: &Data, args: &Args) -> Result<Vec<Outcome>, Error> {
     // SAFETY: it loads and unloads the driver's library.
     if !unsafe { cudarc::driver::sys::is_culib_present() } {
         return Err("--backend nccl needs a GPU: libcuda.so was not found".into());
@@ -43,13 +44,16 @@ pub fn run(data: &Data, args: &Args) -> Result<Vec<Outcome>, Error> {
         let streams = Streams::new(launch.local_rank % devices, args)?;
         let id = launch.share(|| Ok(nccl::unique_id()?))?;
         let comm = NcclComm::from_rank(Arc::clone(&streams.collectives), launch.rank, launch.size, id)?;
-        return Ok(vec![train::train(&comm, &streams, data, args)?]);
+        let outcome = train::train(&comm, &streams, data, args)?;
+        // Gathers what the ranks recorded, so that rank 0 reports on all.
+        trace.finish(&comm);
+        return Ok(vec![outcome]);
     }
     let streams: Vec<Streams> =
         (0..args.ranks).map(|rank| Streams::new(rank % devices, args)).collect::<Result<_, _>>()?;
     let comms =
         NcclComm::from_devices(streams.iter().map(|streams| Arc::clone(&streams.collectives)).collect())?;
-    thread::scope(|scope| {
+    let outcomes = thread::scope(|scope| {
         let ranks: Vec<_> = comms
             .into_iter()
             .zip(&streams)
@@ -61,7 +65,9 @@ pub fn run(data: &Data, args: &Args) -> Result<Vec<Outcome>, Error> {
             })
             .collect();
         ranks.into_iter().map(|rank| rank.join().unwrap_or_else(|_| Err("a rank panicked".into()))).collect()
-    })
+    });
+    drop(trace);
+    outcomes
 }
 
 impl Streams {

@@ -5,7 +5,7 @@ use super::pool::{EventPool, Slot};
 use super::reason::Reason;
 use crate::recorder::lock;
 use cudarc::driver::CudaContext;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
 /// The events of one span.
@@ -21,23 +21,31 @@ pub(crate) struct GpuContext {
     pub handle: Handle,
     /// Ordinal of its device.
     pub device: u32,
-    /// Keeps a context of cudarc alive while spans of it have to be resolved.
-    keep: Mutex<Option<Arc<CudaContext>>>,
+    owners: Mutex<Owners>,
     pub pool: EventPool,
     /// The packed [`Reason`] for which the context is of no use any more.
     failed: AtomicU64,
     closed: AtomicBool,
 }
 
+/// Who keeps the context alive.
+#[derive(Debug, Default)]
+struct Owners {
+    /// Objects of cudarc, kept while spans have to be resolved. Several may stand for one primary context.
+    cudarc: Vec<Arc<CudaContext>>,
+    /// Raw streams were seen, whose context the caller keeps alive until recording ends.
+    caller: bool,
+}
+
 /// The context has not failed.
 const USABLE: u64 = u64::MAX;
 
 impl GpuContext {
-    pub fn new(handle: Handle, device: u32, keep: Option<Arc<CudaContext>>, events: usize) -> Self {
+    pub fn new(handle: Handle, device: u32, events: usize) -> Self {
         Self {
             handle,
             device,
-            keep: Mutex::new(keep),
+            owners: Mutex::default(),
             pool: EventPool::new(events),
             failed: AtomicU64::new(USABLE),
             closed: AtomicBool::new(false),
@@ -61,10 +69,50 @@ impl GpuContext {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Whether we alone keep the context alive. Nobody can enter a span then: a span holds its stream,
-    /// and a stream its context.
-    pub fn is_abandoned(&self) -> bool {
-        lock(&self.keep).as_ref().is_some_and(|context| Arc::strong_count(context) == 1)
+    /// A stream of `owner`, or of the caller of an `unsafe` constructor, is to be timed. `false` if the
+    /// context was given up before.
+    pub fn join(&self, owner: Option<Arc<CudaContext>>) -> bool {
+        let mut owners = lock(&self.owners);
+        if self.is_closed() {
+            return false;
+        }
+        match owner {
+            None => owners.caller = true,
+            Some(owner) if owners.cudarc.iter().any(|known| Arc::ptr_eq(known, &owner)) => {}
+            Some(owner) => owners.cudarc.push(owner),
+        }
+        true
+    }
+
+    /// Gives the context up if we alone keep it alive, and says so. Nobody can enter a span then, and the last ones
+    /// are sent: a span holds its stream until then, and a stream its context.
+    pub fn give_up_if_abandoned(&self) -> bool {
+        let owners = lock(&self.owners);
+        let abandoned = !owners.caller && !owners.cudarc.is_empty() && owners.cudarc.iter().all(is_ours);
+        if abandoned {
+            // What was done before the other holders let go is seen after this.
+            fence(Ordering::Acquire);
+            self.closed.store(true, Ordering::Release);
+        }
+        abandoned
+    }
+
+    /// Takes back that it was given up: there is something to resolve.
+    pub fn take_up(&self) {
+        self.closed.store(false, Ordering::Release);
+    }
+
+    /// Lets go of the objects that we alone keep, if others keep the context alive.
+    pub fn release_spare(&self) {
+        let spare: Vec<_> = {
+            let mut owners = lock(&self.owners);
+            if !owners.caller && owners.cudarc.iter().all(is_ours) {
+                return;
+            }
+            owners.cudarc.extract_if(.., |context| is_ours(context)).collect()
+        };
+        // Outside of the lock: it calls the driver.
+        drop(spare);
     }
 
     /// Takes two events and records the first on `stream`.
@@ -141,7 +189,12 @@ impl GpuContext {
             let _ = driver.with_context(self.handle, || self.pool.close(driver));
         }
         // Outside of the lock: this may destroy the context.
-        let keep = lock(&self.keep).take();
-        drop(keep);
+        let owners = std::mem::take(&mut lock(&self.owners).cudarc);
+        drop(owners);
     }
+}
+
+/// Whether only we hold the object.
+fn is_ours(context: &Arc<CudaContext>) -> bool {
+    Arc::strong_count(context) == 1
 }

@@ -143,14 +143,19 @@ impl GroupStream {
         let label = self.stream.label;
         let calls: Vec<SpanWords> =
             std::mem::take(&mut self.calls).iter().map(|words| words.with_stream(label)).collect();
-        with_local(&self.recorder, |local| match recorded {
+        let lose = |count: usize| {
+            gpu.queue.dropped.fetch_add(count as u64, Ordering::Relaxed);
+            if let Ok(pair) = recorded {
+                context.give(pair);
+            }
+        };
+        let count = calls.len();
+        let sent = with_local(&self.recorder, |local| match recorded {
             Err(reason) => local.send_untimed(&calls, self.stream.known.device, reason),
             Ok(pair) => {
                 let mut ended = lock(&gpu.groups.ended);
                 if ended.len() >= MAX_ENDED {
-                    gpu.queue.dropped.fetch_add(calls.len() as u64, Ordering::Relaxed);
-                    context.give(pair);
-                    return;
+                    return lose(count);
                 }
                 ended.push(GroupRecord {
                     calls,
@@ -164,6 +169,10 @@ impl GroupStream {
                 }
             }
         });
+        if sent.is_none() {
+            // The thread is being torn down.
+            lose(count);
+        }
         lock(&gpu.groups.open).remove(&begun.number);
     }
 }

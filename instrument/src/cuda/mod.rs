@@ -13,13 +13,15 @@
 //! | `context`, `pool` | contexts and their events |
 //! | `thread`, `group` | what happens on the application's threads |
 //! | `shared` | what they, the resolver and the writer share |
-//! | `resolver`, `pending`, `device_clock`, `ties` | what happens behind them |
+//! | `resolver`, `control`, `pending`, `device_clock`, `ties`, `output` | what happens behind them |
 //! | `reason` | why a span has no time |
 
 mod context;
+mod control;
 mod device_clock;
 mod driver;
 mod group;
+mod output;
 mod pending;
 mod pool;
 mod reason;

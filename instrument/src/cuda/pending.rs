@@ -176,8 +176,9 @@ mod tests {
             device: 0,
             owner: Owner::Caller,
             label: "default".into(),
+            is_of_thread: false,
         };
-        let context = Arc::new(GpuContext::new(0, 0, None, 0));
+        let context = Arc::new(GpuContext::new(0, 0, 0));
         let mut lane = Lane::new(Arc::new(TracedStream { known: Arc::new(known), context, label: 0 }));
         for end in 0..count {
             lane.push(Waiting {

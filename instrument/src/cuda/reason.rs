@@ -63,10 +63,11 @@ impl Reason {
         }
     }
 
-    /// Whether nothing in the context will work any more, so that the driver need not be asked again.
+    /// Whether nothing in the context will work any more, so that the driver need not be asked again: the codes
+    /// of which cuda.h says that the process has to be ended, and those of a context that is gone.
     pub fn is_sticky(self) -> bool {
         let Self::Driver(code) = self else { return false };
-        matches!(code, 4 | 46 | 201 | 214 | 220 | 226 | 700 | 702 | 709..=710 | 714..=720 | 999)
+        matches!(code, 4 | 46 | 201 | 214 | 220 | 226 | 700 | 702 | 709..=710 | 714..=719 | 721 | 999)
     }
 
     /// The text in records and reports.
@@ -124,7 +125,11 @@ mod tests {
             assert!(!Reason::of_code(code).is_sticky());
         }
         assert!(Reason::of_code(700).is_sticky());
-        assert!(!Reason::of_code(400).is_sticky());
+        assert!(Reason::of_code(721).is_sticky());
+        // A launch that was refused breaks nothing.
+        for code in [400, 701, 720] {
+            assert!(!Reason::of_code(code).is_sticky());
+        }
         assert_eq!(Reason::of_code(12345).text(), "driver error 12345");
     }
 }

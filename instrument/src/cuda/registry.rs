@@ -2,7 +2,9 @@
 
 use super::driver::{Handle, LEGACY_STREAM, PER_THREAD_STREAM};
 use cudarc::driver::{CudaContext, CudaStream};
+use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, PoisonError, RwLock, Weak};
 
 /// What a stream is recognised by.
@@ -10,6 +12,12 @@ use std::sync::{Arc, LazyLock, PoisonError, RwLock, Weak};
 pub(crate) enum Identity {
     /// The address of a cudarc stream, which is not reused while somebody holds a `Weak` of it.
     Cudarc(usize),
+    /// A stream that every context has: cudarc makes another object of it each time it is asked for. The address is
+    /// that of cudarc's context.
+    OfContext {
+        context: usize,
+        stream: Handle,
+    },
     Raw {
         context: Handle,
         stream: Handle,
@@ -25,6 +33,8 @@ pub(crate) enum Identity {
 #[derive(Debug, Clone)]
 pub(crate) enum Owner {
     Cudarc(Weak<CudaStream>),
+    /// It lives as long as its context.
+    Context(Weak<CudaContext>),
     /// The caller of an `unsafe` constructor.
     Caller,
 }
@@ -40,6 +50,8 @@ pub(crate) struct KnownStream {
     pub device: u32,
     pub owner: Owner,
     pub label: Arc<str>,
+    /// It is what one thread means by a per-thread stream.
+    pub is_of_thread: bool,
 }
 
 impl KnownStream {
@@ -50,21 +62,27 @@ impl KnownStream {
 
     /// Whether nobody can enqueue anything on it any more.
     pub fn is_gone(&self) -> bool {
-        matches!(&self.owner, Owner::Cudarc(stream) if stream.strong_count() == 0)
+        match &self.owner {
+            Owner::Cudarc(stream) => stream.strong_count() == 0,
+            Owner::Context(context) => context.strong_count() == 0,
+            Owner::Caller => false,
+        }
     }
 
     /// The stream, to be held while its handle is used. `None` if it is gone.
     pub fn hold(&self) -> Option<Hold> {
-        match &self.owner {
-            Owner::Cudarc(stream) => stream.upgrade().map(|stream| Hold { _stream: Some(stream) }),
-            Owner::Caller => Some(Hold { _stream: None }),
-        }
+        Some(match &self.owner {
+            Owner::Cudarc(stream) => Hold::Stream { _stream: stream.upgrade()? },
+            Owner::Context(context) => Hold::Context { _context: context.upgrade()? },
+            Owner::Caller => Hold::Nothing,
+        })
     }
 
     /// The context of a cudarc stream.
     pub fn cudarc_context(&self) -> Option<Arc<CudaContext>> {
         match &self.owner {
             Owner::Cudarc(stream) => stream.upgrade().map(|stream| Arc::clone(stream.context())),
+            Owner::Context(context) => context.upgrade(),
             Owner::Caller => None,
         }
     }
@@ -72,8 +90,15 @@ impl KnownStream {
 
 /// Keeps a stream alive.
 #[derive(Debug)]
-pub(crate) struct Hold {
-    _stream: Option<Arc<CudaStream>>,
+pub(crate) enum Hold {
+    Stream {
+        _stream: Arc<CudaStream>,
+    },
+    Context {
+        _context: Arc<CudaContext>,
+    },
+    /// The caller of an `unsafe` constructor does.
+    Nothing,
 }
 
 /// A stream that may be new.
@@ -111,6 +136,47 @@ const MAX_CONTEXTS: usize = 1024;
 
 static REGISTRY: LazyLock<RwLock<Registry>> = LazyLock::new(RwLock::default);
 
+/// How often a stream was given another name.
+static RENAMED: AtomicU64 = AtomicU64::new(0);
+
+/// Streams that a thread finds without asking the registry.
+const CACHED: usize = 8;
+
+/// A stream of the registry, as of a value of [`RENAMED`].
+type Found = (u64, Identity, Arc<KnownStream>);
+
+thread_local! {
+    /// What the thread found last, the newest anywhere. It also keeps the `Weak` of a cudarc stream, so that its
+    /// address is not that of another one.
+    static FOUND: RefCell<([Option<Found>; CACHED], usize)> = const { RefCell::new(([const { None }; CACHED], 0)) };
+}
+
+/// As [`find`], for a stream that is asked for again and again: without a lock.
+pub(crate) fn find_again(identity: Identity) -> Option<Arc<KnownStream>> {
+    let renamed = RENAMED.load(Ordering::Acquire);
+    let cached = FOUND.try_with(|found| {
+        let found = found.try_borrow().ok()?;
+        let mut entries = found.0.iter().flatten();
+        entries
+            .find(|(as_of, known, _)| *as_of == renamed && *known == identity)
+            .map(|(.., stream)| Arc::clone(stream))
+    });
+    if let Ok(Some(stream)) = cached {
+        return Some(stream);
+    }
+    let stream = find(identity)?;
+    // A thread that is being torn down caches nothing.
+    let _ = FOUND.try_with(|found| {
+        let Ok(mut found) = found.try_borrow_mut() else { return };
+        let (entries, next) = &mut *found;
+        if let Some(entry) = entries.get_mut(*next % CACHED) {
+            *entry = Some((renamed, identity, Arc::clone(&stream)));
+        }
+        *next = next.wrapping_add(1);
+    });
+    Some(stream)
+}
+
 /// The stream that is `identity`, if it is known.
 pub(crate) fn find(identity: Identity) -> Option<Arc<KnownStream>> {
     REGISTRY.read().unwrap_or_else(PoisonError::into_inner).streams.get(&identity).cloned()
@@ -137,8 +203,12 @@ impl Registry {
         };
         let id = self.next_id;
         self.next_id = self.next_id.wrapping_add(1);
-        let stream = Arc::new(KnownStream { id, handle, context, device, owner, label });
-        self.streams.insert(identity, Arc::clone(&stream));
+        let is_of_thread = matches!(identity, Identity::OfThread { .. });
+        let stream = Arc::new(KnownStream { id, handle, context, device, owner, label, is_of_thread });
+        if self.streams.insert(identity, Arc::clone(&stream)).is_some() {
+            // After the change: who reads the new number finds the new name.
+            RENAMED.fetch_add(1, Ordering::Release);
+        }
         stream
     }
 
@@ -165,7 +235,10 @@ impl Registry {
 
     fn prune_if_many(&mut self) {
         if self.streams.len() >= self.after_prune + MANY {
-            self.streams.retain(|_, stream| !stream.is_gone());
+            self.streams.retain(|_, stream| {
+                let unused = stream.is_of_thread && Arc::strong_count(stream) == 1;
+                !(unused || stream.is_gone())
+            });
             self.after_prune = self.streams.len();
         }
     }
@@ -207,5 +280,28 @@ mod tests {
         assert_ne!(named.id, first.id);
         assert_eq!(raw(&mut registry, 10, 77, None).id, named.id);
         assert_eq!(raw(&mut registry, 10, 77, Some("nccl")).id, named.id);
+    }
+
+    #[test]
+    fn streams_of_threads_that_are_gone_are_forgotten() {
+        let mut registry = Registry::default();
+        let base = raw(&mut registry, 10, PER_THREAD_STREAM, None);
+        let of_thread = |registry: &mut Registry, thread: u32| {
+            registry.register(Candidate {
+                identity: Identity::OfThread { of: base.id, thread },
+                handle: base.handle,
+                context: base.context,
+                device: base.device,
+                owner: base.owner.clone(),
+                name: Some(&format!("per-thread {thread}")),
+            })
+        };
+        let alive = of_thread(&mut registry, 0);
+        for thread in 1..1_000 {
+            of_thread(&mut registry, thread);
+        }
+        assert!(registry.streams.len() < 3 * MANY, "{}", registry.streams.len());
+        assert_eq!(of_thread(&mut registry, 0).id, alive.id);
+        assert_eq!(raw(&mut registry, 10, PER_THREAD_STREAM, None).id, base.id);
     }
 }

@@ -7,21 +7,19 @@
 
 use super::context::GpuContext;
 use super::device_clock::DeviceClock;
-use super::driver::{Driver, NOT_READY};
-use super::group::split;
+use super::driver::Driver;
+use super::output::{Output, poll_lane};
 use super::pending::{Lane, Waiting, Work};
 use super::reason::Reason;
-use super::shared::GpuRecord;
-use super::shared::{GpuAnchor, TracedStream};
-use super::thread::send_untimed;
+use super::shared::{GpuAnchor, GpuRecord, TracedStream};
 use crate::intern::Sym;
 use crate::message::say;
-use crate::queue::{RawRecord, Ring, Sender, Sent};
+use crate::queue::{RawRecord, Ring, Sender};
 use crate::recorder::{Recorder, lock};
 use crate::spans::Kind;
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -46,47 +44,6 @@ const MAX_OVERDUE: usize = 64;
 /// How long the end of recording waits for outstanding work of the GPU.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// The resolver's orders and answers.
-#[derive(Debug, Default)]
-pub(crate) struct Control {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    finish: bool,
-    done: bool,
-    rounds_wanted: u64,
-    rounds_done: u64,
-}
-
-impl Control {
-    /// Asks for the end.
-    pub fn finish(&self) {
-        lock(&self.state).finish = true;
-    }
-
-    /// Waits a little for the end and says whether it has come.
-    pub fn wait_done(&self, timeout: Duration) -> bool {
-        let state = lock(&self.state);
-        let until = |state: &mut State| !state.done;
-        let (state, _) =
-            self.changed.wait_timeout_while(state, timeout, until).unwrap_or_else(PoisonError::into_inner);
-        state.done
-    }
-
-    /// Asks for a round and waits for it.
-    pub fn round(&self, wake: impl FnOnce(), timeout: Duration) {
-        let mut state = lock(&self.state);
-        state.rounds_wanted += 1;
-        let wanted = state.rounds_wanted;
-        wake();
-        let until = |state: &mut State| state.rounds_done < wanted && !state.done;
-        drop(self.changed.wait_timeout_while(state, timeout, until));
-    }
-}
-
 /// Starts the thread.
 pub(super) fn spawn(recorder: Arc<Recorder>, driver: &'static Driver) -> io::Result<Thread> {
     let shared = Arc::clone(&recorder);
@@ -102,8 +59,7 @@ pub(super) fn spawn(recorder: Arc<Recorder>, driver: &'static Driver) -> io::Res
             ));
         }
         shared.gpu.resolved_all();
-        lock(&shared.gpu.control.state).done = true;
-        shared.gpu.control.changed.notify_all();
+        shared.gpu.control.all_done();
     })?;
     Ok(thread.thread().clone())
 }
@@ -150,17 +106,10 @@ impl Resolver {
         self.driver.relax_capture_mode();
         let mut deadline = None;
         loop {
-            let (finish, rounds) = {
-                let state = lock(&self.recorder.gpu.control.state);
-                (state.finish, state.rounds_wanted)
-            };
+            let (finish, rounds) = self.recorder.gpu.control.orders();
             self.round(finish || rounds > 0);
-            {
-                let mut state = lock(&self.recorder.gpu.control.state);
-                if state.rounds_done < rounds && self.can_convert() {
-                    state.rounds_done = rounds;
-                    self.recorder.gpu.control.changed.notify_all();
-                }
+            if self.can_convert() {
+                self.recorder.gpu.control.rounds_done(rounds);
             }
             let outstanding = self.lanes.values().any(|lane| !lane.is_empty());
             if finish {
@@ -200,7 +149,7 @@ impl Resolver {
         if now.duration_since(self.tidied) >= TIDY {
             self.tidied = now;
             self.announce_overdue(now);
-            self.tidy();
+            self.tidy(now);
         }
     }
 
@@ -312,7 +261,7 @@ impl Resolver {
             }
             let polled = driver.with_context(context.handle, || {
                 for lane in lanes.values_mut().filter(of_context) {
-                    poll_lane(driver, timed, lane, now, &mut out);
+                    poll_lane(driver, &timed.clock, lane, now, &mut out);
                 }
             });
             if let Err(code) = polled {
@@ -339,18 +288,33 @@ impl Resolver {
     }
 
     /// Gives up what nothing of the application uses any more.
-    fn tidy(&mut self) {
+    fn tidy(&mut self, now: Instant) {
+        let is_used = |lanes: &HashMap<u32, Lane>, context: &Arc<GpuContext>| {
+            lanes.values().any(|lane| !lane.is_empty() && Arc::ptr_eq(&lane.stream.context, context))
+        };
+        let mut gave_up = false;
+        for timed in &self.contexts {
+            gave_up |= !is_used(&self.lanes, &timed.context) && timed.context.give_up_if_abandoned();
+        }
+        if gave_up {
+            // The last spans of a context may have come since the rings were looked at.
+            self.collect(now);
+        }
         self.lanes.retain(|_, lane| !lane.is_empty());
         let lanes = &self.lanes;
         self.recorder.gpu.forget_streams(|id| lanes.contains_key(&id));
         let driver = self.driver;
         self.contexts.retain_mut(|timed| {
-            let used = lanes.values().any(|lane| Arc::ptr_eq(&lane.stream.context, &timed.context));
-            let keep = used || !timed.context.is_abandoned();
-            if !keep {
+            let context = &timed.context;
+            if !context.is_closed() {
+                context.release_spare();
+            } else if is_used(lanes, context) {
+                context.take_up();
+            } else {
                 close(driver, timed);
+                return false;
             }
-            keep
+            true
         });
     }
 
@@ -391,95 +355,4 @@ fn close(driver: &Driver, timed: &mut Timed) {
         let _ = driver.with_context(timed.context.handle, || clock.close(driver));
     }
     timed.context.close(driver);
-}
-
-/// Resolves what is done on one stream. Its context is current.
-fn poll_lane(driver: &Driver, timed: &Timed, lane: &mut Lane, now: Instant, out: &mut Output<'_>) {
-    let context = &timed.context;
-    let stream = Arc::clone(&lane.stream);
-    let mut aside = Vec::new();
-    lane.poll(
-        now,
-        |waiting| driver.query(context.pool.event(waiting.pair.end)),
-        |waiting, error| {
-            let start = context.pool.event(waiting.pair.start);
-            let end = context.pool.event(waiting.pair.end);
-            let interval = match error {
-                Some(code) => Err(code),
-                None => timed.clock.interval_ns(driver, start, end),
-            };
-            match interval {
-                Ok(Some((start_ns, end_ns))) => out.timed(&stream, waiting, start_ns, end_ns),
-                Ok(None) => out.untimed(&stream, waiting, Reason::NoClock),
-                Err(NOT_READY) => aside.push(waiting),
-                Err(code) => {
-                    let reason = Reason::of_code(code);
-                    context.note(reason);
-                    out.untimed(&stream, waiting, reason);
-                }
-            }
-        },
-    );
-    aside.into_iter().for_each(|waiting| lane.set_aside(waiting));
-}
-
-/// The way to the writer.
-struct Output<'a> {
-    recorder: &'a Recorder,
-    sender: &'a mut Sender<RawRecord>,
-    grouped: Sym,
-}
-
-impl Output<'_> {
-    fn timed(&mut self, stream: &TracedStream, waiting: Waiting, start_ns: i64, end_ns: i64) {
-        self.resolved(&waiting);
-        stream.context.give(waiting.pair);
-        match waiting.work {
-            Work::Span(words) => self.send(stream, words, waiting.thread, start_ns, end_ns),
-            Work::Group(calls) => {
-                let shares = split(start_ns, end_ns, calls.iter().map(|words| words.bytes()));
-                for (words, (start_ns, end_ns)) in calls.iter().zip(shares) {
-                    let words = words.labelled(self.grouped);
-                    self.send(stream, words, waiting.thread, start_ns, end_ns);
-                }
-            }
-        }
-    }
-
-    fn send(
-        &mut self,
-        stream: &TracedStream,
-        words: crate::spans::SpanWords,
-        thread: u32,
-        start_ns: i64,
-        end_ns: i64,
-    ) {
-        let (start, end) = (start_ns as u64, end_ns as u64);
-        let record = RawRecord { words, start, end, thread, device: stream.known.device };
-        if self.sender.send(record) == Sent::StoredWakeWriter {
-            self.recorder.wake_writer();
-        }
-    }
-
-    fn untimed(&mut self, stream: &TracedStream, waiting: Waiting, reason: Reason) {
-        self.resolved(&waiting);
-        stream.context.give(waiting.pair);
-        let grouped = matches!(waiting.work, Work::Group(_));
-        for &words in waiting.work.spans() {
-            let words = if grouped { words.labelled(self.grouped) } else { words };
-            let device = stream.known.device;
-            send_untimed(self.recorder, self.sender, words, device, waiting.thread, reason);
-        }
-    }
-
-    /// What is resolved is not overdue any more. Before it is sent, so that the writer never announces
-    /// an interval behind the finished one.
-    fn resolved(&self, waiting: &Waiting) {
-        if waiting.overdue {
-            let mut overdue = lock(&self.recorder.gpu.overdue);
-            for words in waiting.work.spans() {
-                overdue.remove(&words.span());
-            }
-        }
-    }
 }

@@ -1,6 +1,7 @@
 //! What the application's threads, the resolver and the writer share of GPU timing.
 
 use super::context::{GpuContext, Pair};
+use super::control::Control;
 use super::driver::Driver;
 use super::registry::{self, Candidate, Identity, KnownStream, Owner};
 use super::resolver;
@@ -80,7 +81,7 @@ pub(crate) struct Gpu {
     /// Communication that has been unresolved for long, by span number: what a hang is seen by.
     pub overdue: Mutex<HashMap<u64, (u64, SpanWords)>>,
     anchors: Mutex<Vec<GpuAnchor>>,
-    pub control: resolver::Control,
+    pub control: Control,
 }
 
 /// Groups that are open or on their way to the resolver.
@@ -104,7 +105,7 @@ impl Gpu {
             resolved_until: AtomicU64::new(NOTHING),
             overdue: Mutex::default(),
             anchors: Mutex::default(),
-            control: resolver::Control::default(),
+            control: Control::default(),
         }
     }
 
@@ -182,16 +183,18 @@ impl Gpu {
     }
 
     fn context(&self, known: &KnownStream) -> Option<Arc<GpuContext>> {
-        let mut contexts = lock(&self.contexts);
-        contexts.retain(|context| !context.is_closed());
-        if let Some(context) = contexts.iter().find(|context| context.handle == known.context) {
-            return Some(Arc::clone(context));
-        }
-        let keep = known.cudarc_context();
-        if keep.is_none() && matches!(known.owner, Owner::Cudarc(_)) {
+        let owner = known.cudarc_context();
+        if owner.is_none() && !matches!(known.owner, Owner::Caller) {
             return None;
         }
-        let context = Arc::new(GpuContext::new(known.context, known.device, keep, self.events));
+        let mut contexts = lock(&self.contexts);
+        contexts.retain(|context| !context.is_closed());
+        let same = contexts.iter().find(|context| context.handle == known.context);
+        if let Some(context) = same.filter(|context| context.join(owner.clone())) {
+            return Some(Arc::clone(context));
+        }
+        let context = Arc::new(GpuContext::new(known.context, known.device, self.events));
+        context.join(owner);
         contexts.push(Arc::clone(&context));
         Some(context)
     }
@@ -201,10 +204,14 @@ impl Gpu {
         lock(&self.contexts).clone()
     }
 
-    /// Forgets streams that are gone, but for those that `in_use` still needs.
+    /// Forgets streams that are gone, and those of threads that are, but for what `in_use` still needs.
     pub fn forget_streams(&self, in_use: impl Fn(u32) -> bool) {
         let mut streams = self.streams.write().unwrap_or_else(PoisonError::into_inner);
-        streams.retain(|&id, stream| !stream.known.is_gone() || in_use(id));
+        streams.retain(|&id, stream| {
+            // A thread keeps its own in its cache; should another stream have taken the place there, it is found anew.
+            let unused = stream.known.is_of_thread && Arc::strong_count(stream) == 1;
+            in_use(id) || !(unused || stream.known.is_gone())
+        });
     }
 
     /// States that every GPU interval that starts before `ticks` has reached the writer's queue.
@@ -241,4 +248,38 @@ pub(crate) fn say_unavailable(reason: &str) {
     ONCE.call_once(|| {
         say(format_args!("GPU timing is off: {reason}; spans on GPU streams are timed with the host clock"));
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(id: u32, is_of_thread: bool) -> Arc<TracedStream> {
+        let known = KnownStream {
+            id,
+            handle: 2,
+            context: 0,
+            device: 0,
+            owner: Owner::Caller,
+            label: "per-thread".into(),
+            is_of_thread,
+        };
+        let context = Arc::new(GpuContext::new(0, 0, 0));
+        Arc::new(TracedStream { known: Arc::new(known), context, label: 0 })
+    }
+
+    #[test]
+    fn what_a_thread_that_is_gone_meant_by_a_stream_is_forgotten() {
+        let gpu = Gpu::new(16, 16);
+        let of_live_thread = stream(1, true);
+        {
+            let mut streams = gpu.streams.write().unwrap();
+            let all = [stream(0, false), Arc::clone(&of_live_thread), stream(2, true), stream(3, true)];
+            streams.extend(all.map(|stream| (stream.known.id, stream)));
+        }
+        // Spans on the third are outstanding.
+        gpu.forget_streams(|id| id == 2);
+        assert!([0, 1, 2].iter().all(|&id| gpu.stream(id).is_some()));
+        assert!(gpu.stream(3).is_none());
+    }
 }

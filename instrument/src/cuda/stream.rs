@@ -1,13 +1,12 @@
 //! Streams of a GPU after `stream =` in a span macro.
 
-use super::driver::{Handle, driver};
-use super::registry::{self, Candidate, Identity, KnownStream, Owner};
+use super::driver::{Handle, LEGACY_STREAM, PER_THREAD_STREAM, driver};
+use super::registry::{self, Candidate, Identity, KnownStream, Owner, find_again};
 use super::shared::say_unavailable;
 use crate::layer::CommtraceLayer;
 use crate::local::with_local;
-use crate::stream::SpanStream;
+use crate::stream::{SpanStream, StreamLabel};
 use cudarc::driver::CudaStream;
-use std::borrow::Cow;
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -120,8 +119,8 @@ impl GpuStream {
 const NO_DEVICE: u32 = crate::spans::NO_U32;
 
 impl SpanStream for GpuStream {
-    fn label(&self) -> Cow<'_, str> {
-        Cow::Borrowed(&self.known.label)
+    fn label(&self) -> StreamLabel<'_> {
+        StreamLabel::Borrowed(&self.known.label)
     }
 
     fn attach(&self, span: &tracing::Span) {
@@ -130,19 +129,21 @@ impl SpanStream for GpuStream {
 }
 
 impl SpanStream for Arc<CudaStream> {
-    fn label(&self) -> Cow<'_, str> {
-        Cow::Owned(known(self).label.to_string())
+    fn label(&self) -> StreamLabel<'_> {
+        StreamLabel::Shared(Arc::clone(&known(self).label))
     }
 
     fn attach(&self, span: &tracing::Span) {
-        attach(span, &known(self));
+        if !span.is_disabled() {
+            attach(span, &known(self));
+        }
     }
 }
 
 /// Where there may be no GPU: without a stream, the span is timed with the host clock.
 impl<S: SpanStream> SpanStream for Option<S> {
-    fn label(&self) -> Cow<'_, str> {
-        self.as_ref().map_or(Cow::Borrowed("host"), S::label)
+    fn label(&self) -> StreamLabel<'_> {
+        self.as_ref().map_or(StreamLabel::Borrowed("host"), S::label)
     }
 
     fn attach(&self, span: &tracing::Span) {
@@ -163,19 +164,27 @@ impl<S: SpanStream> SpanStream for Option<S> {
 }
 
 fn identity(stream: &Arc<CudaStream>) -> Identity {
-    Identity::Cudarc(Arc::as_ptr(stream) as usize)
+    match stream.cu_stream() as Handle {
+        handle @ (0 | LEGACY_STREAM | PER_THREAD_STREAM) => {
+            Identity::OfContext { context: Arc::as_ptr(stream.context()) as usize, stream: handle }
+        }
+        _ => Identity::Cudarc(Arc::as_ptr(stream) as usize),
+    }
 }
 
 fn known(stream: &Arc<CudaStream>) -> Arc<KnownStream> {
     let identity = identity(stream);
-    registry::find(identity).unwrap_or_else(|| {
+    find_again(identity).unwrap_or_else(|| {
         let context = stream.context();
         registry::register(Candidate {
             identity,
             handle: stream.cu_stream() as Handle,
             context: context.cu_ctx() as Handle,
             device: u32::try_from(context.ordinal()).unwrap_or(NO_DEVICE),
-            owner: Owner::Cudarc(Arc::downgrade(stream)),
+            owner: match identity {
+                Identity::OfContext { .. } => Owner::Context(Arc::downgrade(context)),
+                _ => Owner::Cudarc(Arc::downgrade(stream)),
+            },
             name: None,
         })
     })

@@ -5,6 +5,8 @@ use commtrace_instrument::{Config, GpuStream, Mode, comm_span, compute_span, ran
 use cudarc::driver::{CudaContext, sys};
 use double_support::test_name;
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 
@@ -164,9 +166,9 @@ fn streams_and_contexts_live_no_longer_than_without_tracing() {
             }
             drop(context);
             // What is outstanding keeps the context for a while.
-            let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
-            while primary_is_active() && std::time::Instant::now() < until {
-                std::thread::sleep(std::time::Duration::from_millis(20));
+            let until = Instant::now() + Duration::from_secs(60);
+            while primary_is_active() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(20));
             }
             assert!(!primary_is_active(), "nothing uses the context any more");
         }
@@ -178,6 +180,72 @@ fn streams_and_contexts_live_no_longer_than_without_tracing() {
     assert_eq!(run.counts.of("cuStreamCreate"), run.counts.of("cuStreamDestroy_v2"));
     assert_eq!(run.counts.of("cuEventCreate"), run.counts.of("cuEventDestroy_v2"));
     assert!(compute(&timeline).is_empty());
+}
+
+#[test]
+fn several_objects_of_cudarc_may_stand_for_one_context() {
+    let test = test_name!();
+    let Some((_, timeline)) = recorded(test, &[], |guard| {
+        let first = CudaContext::new(0).unwrap();
+        let stream = first.new_stream().unwrap();
+        comm_span!("all_reduce", stream = &stream).in_scope(|| work(&stream, 1));
+        let second = CudaContext::new(0).unwrap();
+        let others = second.new_stream().unwrap();
+        comm_span!("all_reduce", stream = &others).in_scope(|| work(&others, 1));
+        // The object that the context was seen with first goes while a span is entered; ours is let go of in the
+        // background.
+        let freed = Arc::downgrade(&first);
+        drop((stream, first));
+        let entered = comm_span!("broadcast", stream = &others).entered();
+        let until = Instant::now() + Duration::from_secs(60);
+        while freed.strong_count() > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(freed.strong_count(), 0, "nothing uses the object any more");
+        work(&others, 1);
+        drop(entered);
+        comm_span!("broadcast", stream = &others).in_scope(|| work(&others, 1));
+        drop(guard);
+    }) else {
+        return;
+    };
+    assert_eq!((timed(&timeline), untimed(&timeline).len()), (4, 0), "{:?}", untimed(&timeline));
+    assert_eq!(comm(&timeline)["broadcast"].len(), 2);
+}
+
+#[test]
+fn the_streams_that_every_context_has_outlive_the_objects_that_cudarc_makes_of_them() {
+    let test = test_name!();
+    let Some((_, timeline)) = recorded(test, &[], |_guard| {
+        let context = CudaContext::new(0).unwrap();
+        for _ in 0..100 {
+            // Each of these objects is gone before its span is entered.
+            comm_span!("all_reduce", stream = &context.default_stream()).in_scope(|| ());
+            comm_span!("broadcast", stream = &context.per_thread_stream()).in_scope(|| ());
+        }
+    }) else {
+        return;
+    };
+    assert_eq!((timed(&timeline), untimed(&timeline).len()), (200, 0), "{:?}", untimed(&timeline));
+    let all_reduces = &comm(&timeline)["all_reduce"];
+    assert!(all_reduces.iter().all(|comm| stream_of(&timeline, comm) == "default"));
+}
+
+#[test]
+fn a_span_that_is_switched_off_does_not_touch_its_stream() {
+    let test = test_name!();
+    let Some((_, timeline)) = recorded(test, &[], |_guard| {
+        let context = CudaContext::new(0).unwrap();
+        let streams = [context.new_stream().unwrap(), context.new_stream().unwrap()];
+        tracing::dispatcher::with_default(&tracing::Dispatch::none(), || {
+            comm_span!("all_reduce", stream = &streams[0]).in_scope(|| ());
+        });
+        comm_span!("all_reduce", stream = &streams[1]).in_scope(|| ());
+    }) else {
+        return;
+    };
+    // The other one has no number.
+    assert_eq!(stream_of(&timeline, &comm(&timeline)["all_reduce"][0]), "stream 1");
 }
 
 fn primary_is_active() -> bool {
