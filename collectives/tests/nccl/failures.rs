@@ -123,3 +123,21 @@ fn an_error_of_nccl_has_its_words_and_becomes_cudarcs() {
         assert_eq!(NcclError::from(error).0, ncclResult_t::ncclInvalidArgument);
     });
 }
+
+#[test]
+fn no_communicator_is_made_in_a_group() {
+    in_child("failures::no_communicator_is_made_in_a_group", &[DEVICES], || {
+        let comm = NcclComm::from_devices(vec![job::stream(0)]).unwrap().remove(0);
+        nccl::group_start().unwrap();
+        let refused = [
+            message(NcclComm::from_devices(vec![job::stream(1)])),
+            message(NcclComm::from_rank(job::stream(1), 0, 1, nccl::unique_id().unwrap())),
+            message(comm.split(0, 0)),
+        ];
+        nccl::group_end().unwrap();
+        for error in refused {
+            assert!(error.contains("between a group's start and end"), "{error}");
+        }
+        assert_eq!(comm.split(0, 0).unwrap().world_size(), 1, "afterwards it works");
+    });
+}
