@@ -2,16 +2,21 @@
 //! errors and no others, and the process ends in time.
 
 use crate::support::{comm, recorded, timed, try_enqueue, untimed, work};
-use commtrace_instrument::{GpuStream, comm_span, compute_span, init};
+use commtrace_instrument::{GpuStream, Guard, comm_span, compute_span, init};
 use commtrace_report::timeline::Timeline;
 use cudarc::driver::{CudaContext, sys};
 use double_support::{Run, finish, in_child, test_name};
 use std::ffi::c_void;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Some training steps, whose result and errors it prints.
 fn train() {
+    train_with_pause(|| ());
+}
+
+/// The same with a pause after ten steps.
+fn train_with_pause(pause: impl Fn()) {
     unsafe extern "C" fn add(sum: *mut c_void) {
         // SAFETY: the sum below, which lives until the stream was waited for.
         unsafe { *sum.cast::<f64>() += 0.1 };
@@ -20,6 +25,9 @@ fn train() {
     let stream = context.new_stream().unwrap();
     let sum = Box::into_raw(Box::new(0.0_f64));
     for step in 0..40 {
+        if step == 10 {
+            pause();
+        }
         let _forward = compute_span!("forward", stream = &stream).entered();
         let result = comm_span!("all_reduce", stream = &stream, bytes = 8_u64)
             .in_scope(|| try_enqueue(&stream, add, sum.cast()));
@@ -43,7 +51,16 @@ fn results(run: &Run) -> Vec<&str> {
 
 /// Trains with a fault, traced and not, and compares what the application saw.
 fn train_with_fault(test: &str, variables: &[(&str, &str)]) -> Option<(Run, Timeline)> {
-    let (traced, timeline) = recorded(test, variables, |_guard| train())?;
+    train_with_fault_and_pause(test, variables, |_| ())
+}
+
+/// The same with a pause after ten steps of the traced run.
+fn train_with_fault_and_pause(
+    test: &str,
+    variables: &[(&str, &str)],
+    pause: impl Fn(&Guard),
+) -> Option<(Run, Timeline)> {
+    let (traced, timeline) = recorded(test, variables, |guard| train_with_pause(|| pause(&guard)))?;
     let body = || {
         let _off = init().unwrap();
         train();
@@ -60,7 +77,14 @@ fn train_with_fault(test: &str, variables: &[(&str, &str)]) -> Option<(Run, Time
 fn a_sticky_error_is_the_applications_and_the_reason() {
     let test = test_name!();
     let variables = [("DOUBLE_CUDA_STICKY", "illegal_address:launches:15")];
-    let Some((_, timeline)) = train_with_fault(test, &variables) else { return };
+    // Until the first spans have their time, which a busy machine may take longer for than the steps take.
+    let pause = |guard: &Guard| {
+        let until = Instant::now() + Duration::from_secs(20);
+        while guard.stats().recorded == 0 && Instant::now() < until {
+            guard.flush();
+        }
+    };
+    let Some((_, timeline)) = train_with_fault_and_pause(test, &variables, pause) else { return };
     let untimed = untimed(&timeline);
     assert_eq!(untimed.keys().copied().collect::<Vec<_>>(), ["illegal address"]);
     let bytes: u64 = timeline.tracks.iter().map(|track| track.untimed.bytes).sum();
