@@ -8,6 +8,7 @@ mod common;
 mod under_mpirun;
 
 use common::{SHORT, example, listing, shown, stderr, stdout, summary};
+use commtrace::report::analyze::{AnalyzeOptions, DesyncKind, analyze};
 use commtrace::report::read::{ReadOptions, read};
 use serde_json::Value;
 use std::path::Path;
@@ -224,6 +225,17 @@ fn records_of_a_job_whose_rank_was_killed_are_readable() {
     assert!(timeline.tracks.iter().all(|track| track.comm.len() > 5 && !track.compute.is_empty()));
     let killed = timeline.inputs.iter().find(|input| input.rank == Some(2)).unwrap();
     assert_eq!(killed.ended, Some(false), "it had no time to end its record");
+
+    // Those who end as mpirun asks them to leave a whole record: then only the killed rank is told.
+    let report = analyze(&timeline, &AnalyzeOptions::default());
+    let stopped: Vec<u32> = (report.cross_rank.iter().flat_map(|across| &across.desync))
+        .filter(|finding| finding.kind == DesyncKind::Stopped)
+        .flat_map(|finding| finding.ranks.iter().copied())
+        .collect();
+    let unfinished: Vec<u32> = (timeline.inputs.iter().filter(|input| input.ended == Some(false)))
+        .filter_map(|input| input.rank)
+        .collect();
+    assert_eq!(stopped, unfinished, "{:?}", report.cross_rank.map(|across| across.desync));
 }
 
 /// Waits until every rank has flushed a few batches. Returns the process id of `rank`, which is in its file's name.
