@@ -2,6 +2,7 @@
 
 use crate::analyze::{CrossRank, RankAlignment};
 use crate::units;
+use std::collections::BTreeSet;
 
 /// Columns of [`rows`].
 pub(super) const COLUMNS: [&str; 4] = ["ranks", "offset", "drift", "uncertainty"];
@@ -18,7 +19,12 @@ pub(super) fn sentence(across: &CrossRank) -> String {
     if !differ(across) {
         return "One clock: all times are comparable as they are.".to_owned();
     }
-    let clocks = groups(&across.alignment).iter().filter(|group| group.1.aligned).count();
+    let clocks = clocks(&across.alignment);
+    if clocks < 2 {
+        return "No clock could be aligned with another: their ranks have no matched collective in common. \
+                Nothing is said of waits between them."
+            .to_owned();
+    }
     let worst = across.alignment.iter().filter_map(|one| one.uncertainty_ms).fold(0.0, f64::max);
     let mut text = format!(
         "{clocks} clocks were aligned by the ends of collectives, to within {}. Waits that this leaves open \
@@ -33,6 +39,16 @@ pub(super) fn sentence(across: &CrossRank) -> String {
         );
     }
     text
+}
+
+/// Number of clocks that are aligned: ranks with the same figures share one.
+fn clocks(alignment: &[RankAlignment]) -> usize {
+    let figures = |one: &RankAlignment| {
+        let bits = |figure: Option<f64>| figure.map(f64::to_bits);
+        (bits(one.offset_ms), bits(one.drift_ppm), bits(one.uncertainty_ms))
+    };
+    let aligned = alignment.iter().filter(|one| one.aligned);
+    aligned.map(figures).collect::<BTreeSet<_>>().len()
 }
 
 /// One row per clock: its ranks, offset, drift and uncertainty.
@@ -95,7 +111,16 @@ mod tests {
         assert_eq!(rows[1], ["2-3", "-5.250000 ms", "0.000 ppm", "4.00 us"]);
         assert_eq!(rows[3][1], "not aligned");
         let sentence = sentence(&across);
+        assert!(sentence.starts_with("2 clocks were aligned"), "{sentence}");
         assert!(sentence.contains("within 4.00 us") && sentence.contains("1 of 6 ranks"), "{sentence}");
+    }
+
+    #[test]
+    fn ranks_without_a_common_collective_are_not_called_aligned() {
+        let apart =
+            RankAlignment { rank: 1, offset_ms: None, drift_ppm: None, uncertainty_ms: None, aligned: false };
+        let across = CrossRank { alignment: vec![aligned(0, 0.0), apart], ..CrossRank::default() };
+        assert!(sentence(&across).starts_with("No clock could be aligned"));
     }
 
     #[test]
