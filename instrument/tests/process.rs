@@ -226,10 +226,11 @@ fn after_sigkill_every_flushed_record_is_there_and_so_is_the_call_that_hung() {
     let open = &timeline.tracks[0].open;
     assert_eq!(open.len(), 1);
     assert_eq!((timeline.names.get(open[0].name), open[0].seq), ("all_reduce", Some(100)));
-    // The record says up to when it is complete, which is after the call had been open for a second.
+    // The record says up to when it is complete: after the call was entered. (Not a whole second after: the
+    // clock is read before the calls are looked at, so that it never says too much.)
     let input = &timeline.inputs[0];
     let seen = input.seen.expect("up to when the record goes");
-    assert!(seen.at_ns - open[0].start_ns.unwrap() >= seen.open_after_ns, "{seen:?} {open:?}");
+    assert!(seen.at_ns > open[0].start_ns.unwrap(), "{seen:?} {open:?}");
     assert!(input.process.as_ref().is_some_and(|process| process.start_ns <= seen.at_ns));
 }
 
