@@ -187,3 +187,36 @@ fn paths_that_hold_nothing_are_status_1() {
         assert_eq!(stdout(&output), "");
     }
 }
+
+/// Two ranks whose clocks are a second apart: aligned, or taken as one clock if the user says that they are.
+#[test]
+fn clocks_of_a_trace_are_aligned_unless_told_otherwise() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("two.timeline.json");
+    let call = |ahead: u32, seq: u32, start: u32| {
+        let at = ahead + 100 * seq;
+        let (start, end) = (at + start, at + 10);
+        serde_json::json!({"op": "all_reduce", "start": start, "end": end, "comm": "world", "seq": seq})
+    };
+    let rank = |rank: u32, ahead: u32, start: u32| {
+        let comm: Vec<_> = (0..20).map(|seq| call(ahead, seq, start)).collect();
+        serde_json::json!({"rank": rank, "compute": [], "comm": comm})
+    };
+    let timeline = serde_json::json!({"ranks": [rank(0, 0, 2), rank(1, 1000, 6)]});
+    std::fs::write(&path, timeline.to_string()).unwrap();
+    let across = |more: &[&str]| -> Value {
+        let path = path.to_str().unwrap();
+        let output = commtrace([&["report", path, "--format", "json"], more].concat());
+        assert!(output.status.success(), "{}", shown(&output));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["cross_rank"].clone()
+    };
+    let aligned = across(&[]);
+    assert_eq!(aligned["alignment"][1]["offset_ms"], 1000.0);
+    // Rank 0 waits 4 ms in each.
+    assert!((aligned["ops"][0]["wait_ms"].as_f64().unwrap() - 40.0).abs() < 1e-3, "{aligned}");
+    let taken = across(&["--no-align"]);
+    assert_eq!(taken["alignment"][1]["offset_ms"], 0.0);
+    // Rank 0 is back long before rank 1 arrives: its 8 ms are all wait.
+    assert_eq!(taken["ops"][0]["wait_ms"], 80.0);
+}

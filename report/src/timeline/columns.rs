@@ -1,11 +1,12 @@
 //! Column storage of a track: one vector per field, "none" stored as a value that cannot occur.
 
 use super::Sym;
+use super::sparse::Sparse;
 
-const NO_SYM: u32 = u32::MAX;
+const NO_SYM: u32 = super::sparse::NONE;
 const NO_STEP: i64 = i64::MIN;
 const NO_U64: u64 = u64::MAX;
-const NO_U32: u32 = u32::MAX;
+const NO_U32: u32 = super::sparse::NONE;
 
 /// One compute interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,8 +25,7 @@ pub struct Compute {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ComputeColumns {
     name: Vec<Sym>,
-    /// Shorter than the others, or empty, where no later interval has one.
-    label: Vec<u32>,
+    label: Sparse,
     start_ns: Vec<i64>,
     end_ns: Vec<i64>,
     step: Vec<i64>,
@@ -42,16 +42,13 @@ impl ComputeColumns {
 
     /// Appends an interval whose name has a label: a name made at run time, such as a layer's number.
     pub fn push_labelled(&mut self, interval: Compute, label: Option<Sym>) {
-        if let Some(label) = label {
-            self.label.resize(self.len(), NO_SYM);
-            self.label.push(label.raw());
-        }
+        self.label.push(self.len(), label.map_or(NO_SYM, Sym::raw));
         self.push(interval);
     }
 
     /// The label of the interval at `index`, if it has one.
     pub fn label(&self, index: usize) -> Option<Sym> {
-        self.label.get(index).copied().and_then(Sym::from_raw)
+        Sym::from_raw(self.label.get(index))
     }
 
     /// Number of intervals.
@@ -109,6 +106,7 @@ impl ComputeColumns {
     /// Gives back memory that was set aside for more intervals.
     pub(crate) fn shrink(&mut self) {
         self.name.shrink_to_fit();
+        self.label.shrink();
         self.start_ns.shrink_to_fit();
         self.end_ns.shrink_to_fit();
         self.step.shrink_to_fit();
@@ -117,7 +115,7 @@ impl ComputeColumns {
     /// Replaces the symbols by those of another table.
     pub(crate) fn rename(&mut self, name: impl Fn(Sym) -> Sym) {
         self.name.iter_mut().for_each(|sym| *sym = name(*sym));
-        for raw in &mut self.label {
+        for raw in self.label.values_mut() {
             *raw = Sym::from_raw(*raw).map_or(NO_SYM, |sym| name(sym).raw());
         }
     }
@@ -190,16 +188,17 @@ pub struct CommColumns {
     comm_size: Vec<u32>,
     comm_rank: Vec<u32>,
     stream: Vec<u32>,
-    dtype: Vec<u32>,
-    peer: Vec<u32>,
-    algorithm: Vec<u32>,
-    protocol: Vec<u32>,
+    dtype: Sparse,
+    peer: Sparse,
+    algorithm: Sparse,
+    protocol: Sparse,
     step: Vec<i64>,
 }
 
 impl CommColumns {
     /// Appends an interval.
     pub fn push(&mut self, interval: Comm) {
+        let row = self.len();
         self.op.push(interval.op);
         self.start_ns.push(interval.start_ns);
         self.end_ns.push(interval.end_ns);
@@ -209,10 +208,10 @@ impl CommColumns {
         self.comm_size.push(interval.comm_size.unwrap_or(NO_U32));
         self.comm_rank.push(interval.comm_rank.unwrap_or(NO_U32));
         self.stream.push(interval.stream.map_or(NO_SYM, Sym::raw));
-        self.dtype.push(interval.dtype.map_or(NO_SYM, Sym::raw));
-        self.peer.push(interval.peer.unwrap_or(NO_U32));
-        self.algorithm.push(interval.algorithm.map_or(NO_SYM, Sym::raw));
-        self.protocol.push(interval.protocol.map_or(NO_SYM, Sym::raw));
+        self.dtype.push(row, interval.dtype.map_or(NO_SYM, Sym::raw));
+        self.peer.push(row, interval.peer.unwrap_or(NO_U32));
+        self.algorithm.push(row, interval.algorithm.map_or(NO_SYM, Sym::raw));
+        self.protocol.push(row, interval.protocol.map_or(NO_SYM, Sym::raw));
         self.step.push(interval.step.unwrap_or(NO_STEP));
     }
 
@@ -259,24 +258,17 @@ impl CommColumns {
         let times = [&mut self.start_ns, &mut self.end_ns, &mut self.step];
         times.into_iter().for_each(Vec::shrink_to_fit);
         [&mut self.bytes, &mut self.seq].into_iter().for_each(Vec::shrink_to_fit);
-        let small = [
-            &mut self.comm,
-            &mut self.comm_size,
-            &mut self.comm_rank,
-            &mut self.stream,
-            &mut self.dtype,
-            &mut self.peer,
-            &mut self.algorithm,
-            &mut self.protocol,
-        ];
+        let small = [&mut self.comm, &mut self.comm_size, &mut self.comm_rank, &mut self.stream];
         small.into_iter().for_each(Vec::shrink_to_fit);
+        let sparse = [&mut self.dtype, &mut self.peer, &mut self.algorithm, &mut self.protocol];
+        sparse.into_iter().for_each(Sparse::shrink);
     }
 
     /// Replaces the symbols by those of another table, those of communicators by `communicator`.
     pub(crate) fn rename(&mut self, name: impl Fn(Sym) -> Sym, communicator: impl Fn(Sym) -> Sym) {
         self.op.iter_mut().for_each(|sym| *sym = name(*sym));
-        let optional = [&mut self.stream, &mut self.dtype, &mut self.algorithm, &mut self.protocol];
-        for raw in optional.into_iter().flatten() {
+        let sparse = [&mut self.dtype, &mut self.algorithm, &mut self.protocol];
+        for raw in self.stream.iter_mut().chain(sparse.into_iter().flat_map(Sparse::values_mut)) {
             *raw = Sym::from_raw(*raw).map_or(NO_SYM, |sym| name(sym).raw());
         }
         for raw in &mut self.comm {
@@ -295,10 +287,10 @@ impl CommColumns {
             comm_size: some_unless(self.comm_size[index], NO_U32),
             comm_rank: some_unless(self.comm_rank[index], NO_U32),
             stream: Sym::from_raw(self.stream[index]),
-            dtype: Sym::from_raw(self.dtype[index]),
-            peer: some_unless(self.peer[index], NO_U32),
-            algorithm: Sym::from_raw(self.algorithm[index]),
-            protocol: Sym::from_raw(self.protocol[index]),
+            dtype: Sym::from_raw(self.dtype.get(index)),
+            peer: some_unless(self.peer.get(index), NO_U32),
+            algorithm: Sym::from_raw(self.algorithm.get(index)),
+            protocol: Sym::from_raw(self.protocol.get(index)),
             step: some_unless(self.step[index], NO_STEP),
         }
     }

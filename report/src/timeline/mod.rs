@@ -6,6 +6,7 @@
 
 mod columns;
 mod names;
+mod sparse;
 
 pub use columns::{Comm, CommColumns, Compute, ComputeColumns};
 pub use names::{Names, Sym};
