@@ -5,7 +5,8 @@
 //! Writes the record files of a synthetic job of 1,024 ranks on 128 hosts with clocks of their own (tensor,
 //! data and pipeline groups, 20,000 events each), reads and analyzes them in a process of its own, and
 //! prints seconds and that process's peak memory; then the same for a quarter of the events, which has to take
-//! about a quarter of the time. `COMMTRACE_BENCH_RANKS` sets another number of ranks (a multiple of 32).
+//! about a quarter of the time. `COMMTRACE_BENCH_RANKS` sets another number of ranks (a multiple of 32),
+//! `COMMTRACE_BENCH_FOLDER` measures the record files of that folder instead.
 
 #[path = "../tests/synthetic/mod.rs"]
 mod synthetic;
@@ -32,6 +33,14 @@ fn main() {
     let measured = args.iter().any(|arg| arg == "--bench");
     let ranks = std::env::var("COMMTRACE_BENCH_RANKS").ok().and_then(|text| text.parse().ok());
     let (ranks, events) = if measured { (ranks.unwrap_or(1024), 20_000) } else { (32, 400) };
+    let program = std::env::current_exe().expect("this program");
+    let measure = |folder: &Path| {
+        let status = Command::new(&program).arg("--measure").arg(folder).status();
+        assert!(status.is_ok_and(|status| status.success()), "the measured process failed");
+    };
+    if let Some(folder) = std::env::var_os("COMMTRACE_BENCH_FOLDER") {
+        return measure(Path::new(&folder));
+    }
     println!("{} processors", std::thread::available_parallelism().map_or(1, usize::from));
     for events in [events / 4, events] {
         let folder = tempfile::tempdir().expect("a folder");
@@ -44,9 +53,7 @@ fn main() {
             size(folder.path()) as f64 / 1e6,
             begin.elapsed().as_secs_f64()
         );
-        let program = std::env::current_exe().expect("this program");
-        let status = Command::new(program).arg("--measure").arg(folder.path()).status();
-        assert!(status.is_ok_and(|status| status.success()), "the measured process failed");
+        measure(folder.path());
     }
 }
 

@@ -3,6 +3,8 @@
 //! Intervals are half-open and in nanoseconds. One whose end precedes its start is empty. Lengths are
 //! `u64`, which holds the distance between any two `i64`.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 /// Length of `[start_ns, end_ns)`; 0 if the end precedes the start.
 pub fn duration_ns(start_ns: i64, end_ns: i64) -> u64 {
     if end_ns > start_ns { end_ns.abs_diff(start_ns) } else { 0 }
@@ -14,7 +16,29 @@ pub struct Cover {
     segments: Vec<(i64, i64)>,
     before_ns: Vec<u64>,
     total_ns: u64,
+    hint: Hint,
 }
+
+/// Where the last search ended. What is looked up mostly comes in order of time, and the next search then
+/// begins beside its result, in memory that is at hand; of many covers that take turns, a binary search
+/// would find its way through none.
+#[derive(Debug, Default)]
+struct Hint(AtomicUsize);
+
+impl Clone for Hint {
+    fn clone(&self) -> Self {
+        Self(AtomicUsize::new(self.0.load(Ordering::Relaxed)))
+    }
+}
+
+/// Where a search begins makes no difference to what it finds.
+impl PartialEq for Hint {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Hint {}
 
 impl Cover {
     /// The union of the intervals `starts_ns[i]..ends_ns[i]`, in any order. If the slices differ in
@@ -60,7 +84,7 @@ impl Cover {
                 before
             })
             .collect();
-        Self { segments, before_ns, total_ns }
+        Self { segments, before_ns, total_ns, hint: Hint::default() }
     }
 
     /// The disjoint segments, ascending. Touching intervals are one segment.
@@ -78,8 +102,18 @@ impl Cover {
         if end_ns <= start_ns {
             return 0;
         }
-        self.covered_before(end_ns, self.segments.partition_point(|segment| segment.0 < end_ns))
-            - self.covered_before(start_ns, self.segments.partition_point(|segment| segment.0 < start_ns))
+        let before_start = match start_ns {
+            i64::MIN => 0,
+            _ => self.before_ns(start_ns),
+        };
+        self.before_ns(end_ns) - before_start
+    }
+
+    /// The covered length before `at_ns`.
+    fn before_ns(&self, at_ns: i64) -> u64 {
+        let begun = begun(&self.segments, self.hint.0.load(Ordering::Relaxed), at_ns);
+        self.hint.0.store(begun, Ordering::Relaxed);
+        self.covered_before(at_ns, begun)
     }
 
     /// Length of the intersection of two unions.
@@ -119,6 +153,29 @@ impl Cover {
         let (start, end) = self.segments[last];
         self.before_ns[last] + duration_ns(start, end.min(at_ns))
     }
+}
+
+/// How many of the ascending `segments` start before `at_ns`, by an exponential search from `near` on (J. L.
+/// Bentley, A. C. Yao, An almost optimal algorithm for unbounded searching, Information Processing Letters 5,
+/// 1976).
+fn begun(segments: &[(i64, i64)], near: usize, at_ns: i64) -> usize {
+    let starts_before = |segment: &(i64, i64)| segment.0 < at_ns;
+    let near = near.min(segments.len());
+    let (below, above) = segments.split_at(near);
+    let mut step = 1;
+    if below.last().is_none_or(starts_before) {
+        while above.get(step - 1).is_some_and(starts_before) {
+            step *= 2;
+        }
+        // The last one looked at before starts before, this one does not or is not there.
+        let (from, to) = (step / 2, step.min(above.len()));
+        return near + from + above[from..to].partition_point(starts_before);
+    }
+    while near.checked_sub(step).and_then(|at| below.get(at)).is_some_and(|segment| !starts_before(segment)) {
+        step *= 2;
+    }
+    let (from, to) = (near.saturating_sub(step), near - step / 2);
+    from + below[from..to].partition_point(starts_before)
 }
 
 /// Length of the intersection of two lists of disjoint ascending segments.
@@ -240,6 +297,19 @@ mod tests {
         assert_eq!(union.overlap_ns(6, 2), 0);
         assert_eq!(union.overlap_ns(3, 3), 0);
         assert_eq!(union.overlap_ns(-10, 100), 6);
+    }
+
+    #[test]
+    fn a_search_finds_the_same_from_wherever_it_begins() {
+        for count in 0..40_i64 {
+            let segments: Vec<(i64, i64)> = (0..count).map(|at| (at * 10, at * 10 + 5)).collect();
+            for at_ns in -5..=count * 10 + 5 {
+                let expected = segments.iter().filter(|segment| segment.0 < at_ns).count();
+                for near in 0..=segments.len() + 1 {
+                    assert_eq!(begun(&segments, near, at_ns), expected, "{count} {at_ns} {near}");
+                }
+            }
+        }
     }
 
     #[test]

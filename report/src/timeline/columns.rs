@@ -226,6 +226,7 @@ impl CommColumns {
     }
 
     /// The interval at `index`, `None` past the end.
+    #[inline]
     pub fn get(&self, index: usize) -> Option<Comm> {
         (index < self.len()).then(|| self.at(index))
     }
@@ -276,6 +277,8 @@ impl CommColumns {
         }
     }
 
+    // Inlined, so that columns that the caller has no use for are not read.
+    #[inline]
     fn at(&self, index: usize) -> Comm {
         Comm {
             op: self.op[index],

@@ -3,8 +3,8 @@
 /// Stands for a missing value.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Values by row. Rows behind the last value are not stored: a column without values is empty, and two columns
-/// with the same values are equal.
+/// Values by row. Rows behind the last value are not stored: a column without values is empty, and two
+/// columns with the same values are equal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Sparse {
     values: Vec<u32>,

@@ -116,6 +116,7 @@ impl<'a> Matching<'a> {
     }
 
     /// The row of a part.
+    #[inline]
     pub(crate) fn event(&self, part: Part) -> Option<Comm> {
         self.selected.get(part.track as usize)?.track.comm.get(part.row as usize)
     }
