@@ -15,4 +15,5 @@ pub mod render;
 pub mod schema;
 pub mod timeline;
 
+mod parallel;
 mod units;

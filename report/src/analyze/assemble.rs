@@ -6,6 +6,7 @@ use super::hotspot::hotspot_event;
 use super::matching::Matching;
 use super::rank::rank_report;
 use super::report::REPORT_SCHEMA_VERSION;
+use super::side_by_side::side_by_side;
 use super::stragglers::stragglers;
 use super::waits::cross_rank;
 use super::{
@@ -15,6 +16,7 @@ use crate::advise::{
     Followup, HotspotEvent, Thresholds, choose_comm_mitigation_with, recommend_comm_followup_with,
     summarize_comm_hotspots,
 };
+use crate::parallel::in_parallel;
 use crate::timeline::{Sym, Timeline};
 use indexmap::IndexMap;
 use std::collections::HashMap;
@@ -45,27 +47,23 @@ const END_BEFORE_START: &str = "end_before_start";
 pub fn analyze(timeline: &Timeline, options: &AnalyzeOptions) -> Report {
     let selected = select(timeline, options);
     let bases = bases_ns(timeline);
-    let covers: Vec<Cover> = selected
-        .iter()
-        .map(|one| Cover::new(one.track.compute.starts_ns(), one.track.compute.ends_ns()))
-        .collect();
-    let mut ranks: Vec<RankReport> = selected
-        .iter()
-        .zip(&covers)
-        .map(|(one, cover)| {
-            let base_ns = bases.get(&one.track.clock).copied().unwrap_or(0);
-            rank_report(one, cover, base_ns, &timeline.names)
-        })
-        .collect();
+    let of_track = in_parallel(&selected, |one| {
+        let cover = Cover::new(one.track.compute.starts_ns(), one.track.compute.ends_ns());
+        let base_ns = bases.get(&one.track.clock).copied().unwrap_or(0);
+        let report = rank_report(one, &cover, base_ns, &timeline.names);
+        (cover, report)
+    });
+    let (covers, mut ranks): (Vec<Cover>, Vec<RankReport>) = of_track.into_iter().unzip();
     let mut warnings = timeline.warnings.clone();
     let mut matching = Matching::new(timeline, &selected);
     if options.align {
         matching.align(&mut warnings);
     }
-    let mut cross_rank = cross_rank(&matching, &covers, &mut warnings);
+    let (found, mut cross_rank) =
+        side_by_side(|| stragglers(&matching, &covers), || cross_rank(&matching, &covers, &mut warnings));
     // Without waits there is nobody to blame for them.
     if let Some(across) = cross_rank.as_mut().filter(|across| !across.ops.is_empty()) {
-        (across.stragglers, across.by_rank) = stragglers(&matching, &covers);
+        (across.stragglers, across.by_rank) = found;
     }
     let desync_options = DesyncOptions { ranks: options.ranks.clone(), ..DesyncOptions::default() };
     let out_of_step = desync::find(timeline, &matching, &desync_options);

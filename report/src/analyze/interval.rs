@@ -23,7 +23,7 @@ pub struct Cover {
 /// begins beside its result, in memory that is at hand; of many covers that take turns, a binary search
 /// would find its way through none.
 #[derive(Debug, Default)]
-struct Hint(AtomicUsize);
+pub(super) struct Hint(AtomicUsize);
 
 impl Clone for Hint {
     fn clone(&self) -> Self {
@@ -99,20 +99,26 @@ impl Cover {
 
     /// Length of the intersection of the union with `[start_ns, end_ns)`.
     pub fn overlap_ns(&self, start_ns: i64, end_ns: i64) -> u64 {
+        self.overlap_near(&self.hint, start_ns, end_ns)
+    }
+
+    /// As [`overlap_ns`](Self::overlap_ns) with a hint of the caller's own, who looks things up in another
+    /// order than others do at the same time.
+    pub(super) fn overlap_near(&self, hint: &Hint, start_ns: i64, end_ns: i64) -> u64 {
         if end_ns <= start_ns {
             return 0;
         }
         let before_start = match start_ns {
             i64::MIN => 0,
-            _ => self.before_ns(start_ns),
+            _ => self.before_ns(hint, start_ns),
         };
-        self.before_ns(end_ns) - before_start
+        self.before_ns(hint, end_ns) - before_start
     }
 
     /// The covered length before `at_ns`.
-    fn before_ns(&self, at_ns: i64) -> u64 {
-        let begun = begun(&self.segments, self.hint.0.load(Ordering::Relaxed), at_ns);
-        self.hint.0.store(begun, Ordering::Relaxed);
+    fn before_ns(&self, hint: &Hint, at_ns: i64) -> u64 {
+        let begun = begun(&self.segments, hint.0.load(Ordering::Relaxed), at_ns);
+        hint.0.store(begun, Ordering::Relaxed);
         self.covered_before(at_ns, begun)
     }
 

@@ -36,6 +36,7 @@ mod point_to_point;
 mod profiler;
 mod rank;
 mod report;
+mod side_by_side;
 mod steps;
 mod stragglers;
 mod summary;

@@ -1,9 +1,9 @@
 //! Record folders: the files of all ranks of a run.
 
 use super::builder::{Builder, in_ranges, name_ranges};
-use super::parallel::in_parallel;
 use super::progress::Meters;
 use super::{ReadError, ReadOptions, record_file};
+use crate::parallel::in_parallel;
 use crate::timeline::Input;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -8,10 +8,10 @@ use super::kineto::{self, Beginning, NotRead};
 use super::list::Listed;
 #[cfg(feature = "nsys")]
 use super::nsys;
-use super::parallel::in_parallel;
 use super::progress::Meters;
 use super::{ReadError, ReadOptions};
 use super::{nccl_inspector, nccl_tests, nccl_text};
+use crate::parallel::in_parallel;
 use std::path::{Path, PathBuf};
 
 /// How `.nsys-rep` and `.qdrep` files begin.

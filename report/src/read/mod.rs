@@ -40,7 +40,6 @@ mod nccl_tests;
 mod nccl_text;
 #[cfg(feature = "nsys")]
 mod nsys;
-mod parallel;
 mod process;
 mod progress;
 #[cfg(feature = "import")]

@@ -278,7 +278,7 @@ impl CommColumns {
     }
 
     // Inlined, so that columns that the caller has no use for are not read.
-    #[inline]
+    #[inline(always)]
     fn at(&self, index: usize) -> Comm {
         Comm {
             op: self.op[index],

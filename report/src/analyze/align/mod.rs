@@ -73,8 +73,8 @@ pub struct ClockedPart {
 ///
 /// // Two hosts with a rank each; the second one's clock is 5 ms ahead.
 /// let mut aligner = Aligner::new(vec![1, 1]);
-/// for k in 0..20 {
-///     let part = |clock, ahead_ns| ClockedPart {
+/// for k in 0..20_i64 {
+///     let part = |clock, ahead_ns: i64| ClockedPart {
 ///         clock,
 ///         start_ns: k * 1_000_000 + ahead_ns,
 ///         end_ns: k * 1_000_000 + 400_000 + ahead_ns,

@@ -2,7 +2,7 @@
 
 use super::{End, Found, Ledger, Part, RankWaits, SpanTimes, Straggler, block_of_time};
 use crate::analyze::filter::Selected;
-use crate::analyze::interval::{Cover, duration_ns};
+use crate::analyze::interval::{Cover, Hint, duration_ns};
 use crate::analyze::matching::{self, Group, Matching, State, is_synchronizing};
 use crate::timeline::Step;
 
@@ -14,7 +14,8 @@ pub(in crate::analyze) fn stragglers(
     let away: Vec<Cover> =
         matching.selected().iter().zip(covers).map(|(one, cover)| away(one, cover)).collect();
     let mut ledger = Ledger::default();
-    let tracks = Tracks { matching, covers, away: &away };
+    let hints: Vec<Hint> = covers.iter().map(|_| Hint::default()).collect();
+    let tracks = Tracks { matching, covers, hints, away: &away };
     for (_, place) in order(matching) {
         if let Some(group) = matching.group(place as usize) {
             tracks.add(&mut ledger, &group);
@@ -60,6 +61,8 @@ fn recorded_ns(steps: &[Step]) -> f64 {
 struct Tracks<'a> {
     matching: &'a Matching<'a>,
     covers: &'a [Cover],
+    /// For `covers`: other passes may use these at the same time.
+    hints: Vec<Hint>,
     away: &'a [Cover],
 }
 
@@ -86,9 +89,8 @@ impl Tracks<'_> {
         let waited_until = self.matching.times_ns(part).0.saturating_add(last_ns.saturating_sub(start_ns));
         let last = self.matching.on_track_ns(part.track, waited_until);
         let turn = event.end_ns.min(last).max(event.start_ns);
-        let compute = self.covers.get(part.track as usize)?;
-        let exposed_wait_ns =
-            duration_ns(event.start_ns, turn).saturating_sub(compute.overlap_ns(event.start_ns, turn));
+        let hidden_ns = self.computed_ns(part.track, event.start_ns, turn)?;
+        let exposed_wait_ns = duration_ns(event.start_ns, turn).saturating_sub(hidden_ns);
         let (away_ns, busy_ns) = self.time_until(part.track, event.start_ns)?;
         Some(Part {
             track: part.track,
@@ -103,10 +105,15 @@ impl Tracks<'_> {
     fn end(&self, part: matching::Part) -> Option<End> {
         let event = self.matching.event(part)?;
         let (_, end_ns) = self.matching.times_ns(part);
-        let compute = self.covers.get(part.track as usize)?;
-        let blocked = compute.overlap_ns(event.end_ns.saturating_sub(1), event.end_ns) == 0;
+        let blocked = self.computed_ns(part.track, event.end_ns.saturating_sub(1), event.end_ns)? == 0;
         let (away_ns, busy_ns) = self.time_until(part.track, event.end_ns)?;
         Some(End { track: part.track, end_ns, away_ns, busy_ns, blocked })
+    }
+
+    /// Time between two instants of its own clock that the track computed.
+    fn computed_ns(&self, track: u32, from_ns: i64, to_ns: i64) -> Option<u64> {
+        let compute = self.covers.get(track as usize)?;
+        Some(compute.overlap_near(self.hints.get(track as usize)?, from_ns, to_ns))
     }
 
     /// Time that the track spent in exposed communication up to an instant of its own clock, and all other.
