@@ -196,7 +196,9 @@ fn clocks_of_a_trace_are_aligned_unless_told_otherwise() {
     let call = |ahead: u32, seq: u32, start: u32| {
         let at = ahead + 100 * seq;
         let (start, end) = (at + start, at + 10);
-        serde_json::json!({"op": "all_reduce", "start": start, "end": end, "comm": "world", "seq": seq})
+        serde_json::json!({
+            "op": "all_reduce", "start": start, "end": end, "bytes": 8, "comm": "world", "seq": seq
+        })
     };
     let rank = |rank: u32, ahead: u32, start: u32| {
         let comm: Vec<_> = (0..20).map(|seq| call(ahead, seq, start)).collect();
