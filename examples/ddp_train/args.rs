@@ -1,8 +1,7 @@
 //! The command line.
 
-use clap::{CommandFactory, Parser, ValueEnum, error::ErrorKind};
-use std::str::FromStr;
-use std::time::Duration;
+use crate::common::options::{Backend, Overlap, SlowRank, at_least_one, check_slow_rank, learning_rate};
+use clap::{CommandFactory, Parser, error::ErrorKind};
 
 /// Data-parallel training of a small network on the wine quality data set, traced by commtrace.
 ///
@@ -52,40 +51,6 @@ pub struct Args {
     pub backend: Backend,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Overlap {
-    On,
-    Off,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Backend {
-    Local,
-    Nccl,
-    Mpi,
-}
-
-/// A rank that computes longer.
-#[derive(Debug, Clone, Copy)]
-pub struct SlowRank {
-    pub rank: usize,
-    pub delay: Duration,
-}
-
-impl FromStr for SlowRank {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parse = || {
-            let (rank, milliseconds) = text.split_once(':')?;
-            let seconds = milliseconds.trim().parse::<f64>().ok()? / 1e3;
-            let delay = Duration::try_from_secs_f64(seconds).ok()?;
-            Some(Self { rank: rank.trim().parse().ok()?, delay })
-        };
-        parse().ok_or_else(|| "expected a rank and milliseconds such as 1:20".to_owned())
-    }
-}
-
 impl Args {
     /// The arguments; ends the process with a message and status 2 if they are wrong.
     pub fn from_command_line() -> Self {
@@ -98,25 +63,8 @@ impl Args {
 
     /// Ends the process with a message and status 2 if an argument names a rank that `ranks` ranks do not have.
     pub fn check_ranks(&self, ranks: usize) {
-        if let Some(SlowRank { rank, .. }) = self.slow_rank
-            && rank >= ranks
-        {
-            let text = format!("--slow-rank {rank}: the ranks are 0 to {}", ranks - 1);
-            Self::command().error(ErrorKind::ValueValidation, text).exit();
+        if let Err(problem) = check_slow_rank(self.slow_rank, ranks) {
+            Self::command().error(ErrorKind::ValueValidation, problem).exit();
         }
-    }
-}
-
-fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(number @ 1..=1_000_000) => Ok(number),
-        _ => Err("expected a whole number from 1 to 1000000".to_owned()),
-    }
-}
-
-fn learning_rate(text: &str) -> Result<f32, String> {
-    match text.parse::<f32>() {
-        Ok(rate) if rate > 0.0 && rate.is_finite() => Ok(rate),
-        _ => Err("expected a number above 0".to_owned()),
     }
 }

@@ -20,13 +20,16 @@
 
 mod args;
 mod buckets;
-mod data;
+#[path = "../common/mod.rs"]
+mod common;
 mod model;
 #[cfg(feature = "nccl")]
 mod nccl;
 mod train;
 
-use args::{Args, Backend};
+use args::Args;
+use common::data::{self, Data};
+use common::options::Backend;
 use commtrace::prelude::*;
 use commtrace::{Config, Mode};
 use std::error::Error;
@@ -58,7 +61,9 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
         }
         #[cfg(feature = "nccl")]
         Backend::Nccl => {
-            let outcomes = nccl::run(trace, &data, args).map_err(|error| -> Box<dyn Error> { error })?;
+            let rank = |comm: &_, streams: &_| nccl::train(comm, streams, &data, args);
+            let outcomes = common::gpu::run(trace, args.ranks, args.overlap, rank)
+                .map_err(|error| -> Box<dyn Error> { error })?;
             outcomes.first().map_or(Ok(()), |outcome| check(outcome, true))
         }
         #[cfg(not(feature = "nccl"))]
@@ -69,7 +74,7 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
 
 /// One rank per process.
 #[cfg(feature = "mpi")]
-fn train_under_mpi(trace: commtrace::Guard, data: &data::Data, args: &Args) -> Result<(), Box<dyn Error>> {
+fn train_under_mpi(trace: commtrace::Guard, data: &Data, args: &Args) -> Result<(), Box<dyn Error>> {
     // When a rank dies, mpirun ends the others with SIGTERM.
     commtrace::finish_on_sigterm()?;
     let comm = MpiComm::world()?;
@@ -81,7 +86,7 @@ fn train_under_mpi(trace: commtrace::Guard, data: &data::Data, args: &Args) -> R
 }
 
 #[cfg(not(feature = "mpi"))]
-fn train_under_mpi(_: commtrace::Guard, _: &data::Data, _: &Args) -> Result<(), Box<dyn Error>> {
+fn train_under_mpi(_: commtrace::Guard, _: &Data, _: &Args) -> Result<(), Box<dyn Error>> {
     Err("this program was built without MPI: build it with `cargo build --features mpi --example ddp_train`, \
          which needs an MPI library (libopenmpi-dev) and libclang"
         .into())

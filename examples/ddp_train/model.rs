@@ -1,7 +1,7 @@
 //! A multilayer perceptron whose backward pass goes layer by layer, so that gradients can leave early.
 
 use fastrand::Rng;
-use ndarray::{Array1, Array2, ArrayBase, Axis, DataMut, Ix2, Zip};
+use ndarray::{Array1, Array2, Axis, Zip};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 pub const MOMENTUM: f32 = 0.9;
@@ -109,32 +109,4 @@ impl Layer {
             *parameter -= learning_rate * *velocity;
         }
     }
-}
-
-/// How well logits match labels.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Score {
-    /// Sum of the samples' cross-entropy.
-    pub loss_sum: f32,
-    /// Samples whose label has the largest logit.
-    pub correct: usize,
-}
-
-/// Turns logits into the gradient of the mean softmax cross-entropy, and says how good they were.
-pub fn cross_entropy<S: DataMut<Elem = f32>>(
-    logits: &mut ArrayBase<S, Ix2>,
-    labels: &Array1<usize>,
-) -> Score {
-    let mut score = Score::default();
-    let samples = labels.len() as f32;
-    for (mut row, &label) in logits.outer_iter_mut().zip(labels) {
-        let largest = row.fold(f32::NEG_INFINITY, |largest, &logit| largest.max(logit));
-        score.correct += usize::from(row[label] == largest);
-        row.mapv_inplace(|logit| (logit - largest).exp());
-        let sum = row.sum();
-        score.loss_sum -= (row[label] / sum).ln();
-        row[label] -= sum;
-        row.mapv_inplace(|value| value / (sum * samples));
-    }
-    score
 }

@@ -1,9 +1,11 @@
 //! What every rank does.
 
-use crate::args::{Args, Overlap, SlowRank};
+use crate::args::Args;
 use crate::buckets::{Bucket, plan};
-use crate::data::{Batches, Data, Samples, share};
-use crate::model::{Mlp, Score, cross_entropy};
+use crate::common::data::{Batches, Data, Samples, share};
+use crate::common::loss::{Score, cross_entropy};
+use crate::common::options::{Overlap, SlowRank};
+use crate::model::Mlp;
 use commtrace::collectives::Result;
 use commtrace::prelude::*;
 use std::thread;
@@ -52,7 +54,7 @@ pub fn train<C: Communicator>(comm: &C, data: &Data, args: &Args) -> Result<Outc
     let mut since_log = (Score::default(), 0);
     for step in 0..args.steps {
         let _step = step_span!(step).entered();
-        let batch = data.train.select(&batches.next(comm, args.batch));
+        let batch = data.train.select(&batches.next(comm.rank(), comm.size(), args.batch));
         let score = train_step(comm, &mut model, &mut buckets, batch, args)?;
         since_log.0.loss_sum += score.loss_sum;
         since_log.0.correct += score.correct;
@@ -134,7 +136,7 @@ pub fn broadcast_weights<C: Communicator>(comm: &C, model: &mut Mlp) -> Result<(
 /// Each rank evaluates its part of `samples`.
 fn evaluate<C: Communicator>(comm: &C, model: &Mlp, samples: &Samples) -> Result<Metrics> {
     let span = compute_span!("evaluate").entered();
-    let rows: Vec<usize> = share(comm, samples.len()).collect();
+    let rows: Vec<usize> = share(comm.rank(), comm.size(), samples.len()).collect();
     let part = samples.select(&rows);
     let logits = model.forward(part.features).pop();
     let score = logits.map(|mut logits| cross_entropy(&mut logits, &part.labels)).unwrap_or_default();

@@ -1,10 +1,11 @@
 //! The network of `crate::model` with its work in a stream: each method enqueues, none waits.
 
-use super::Error;
-use super::memory::{Block, Pool, enqueue};
-use super::products::{Matrix, Products};
-use crate::data::Samples;
-use crate::model::{MOMENTUM, Mlp, Score, cross_entropy};
+use crate::common::data::Samples;
+use crate::common::gpu::Error;
+use crate::common::gpu::memory::{Block, Pool, enqueue};
+use crate::common::gpu::products::{Matrix, Products};
+use crate::common::loss::{Score, cross_entropy};
+use crate::model::{MOMENTUM, Mlp};
 use cudarc::driver::CudaStream;
 use ndarray::{ArrayView1, Axis, Zip};
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -2,13 +2,15 @@
 //!
 //! The host only enqueues. It waits where it needs a number: for a line of progress, and at the end.
 
-use super::memory::{Block, download, upload};
 use super::model::{StreamMlp, Tally};
-use super::{Error, Streams};
-use crate::args::{Args, Overlap, SlowRank};
+use crate::args::Args;
 use crate::buckets::{Members, divide};
-use crate::data::{Batches, Data, Samples, share};
-use crate::model::{Mlp, Score};
+use crate::common::data::{Batches, Data, Samples, share};
+use crate::common::gpu::memory::{Block, download, upload};
+use crate::common::gpu::{Error, Streams};
+use crate::common::loss::Score;
+use crate::common::options::{Overlap, SlowRank};
+use crate::model::Mlp;
 use crate::train::{LOG_EVERY, Metrics, Outcome, broadcast_weights, over_ranks};
 use commtrace::prelude::*;
 use cudarc::driver::CudaSlice;
@@ -29,7 +31,7 @@ pub fn train(comm: &NcclComm, streams: &Streams, data: &Data, args: &Args) -> Re
     let mut initial = Mlp::new(&sizes, comm.rank() as u64);
     broadcast_weights(comm, &mut initial)?;
     let lens: Vec<usize> = initial.layers.iter().map(|layer| layer.len()).collect();
-    let tests = share(comm, data.test.len()).len();
+    let tests = share(comm.rank(), comm.world_size(), data.test.len()).len();
     let mut model = StreamMlp::new(&streams.compute, &initial, &sizes, args.batch.max(tests))?;
     let mut buckets = Vec::new();
     for members in divide(&lens, args.bucket_kib * 1024) {
@@ -54,7 +56,7 @@ pub fn train(comm: &NcclComm, streams: &Streams, data: &Data, args: &Args) -> Re
     let (tally, mut samples) = (Tally::default(), 0);
     for step in 0..args.steps {
         let _step = step_span!(step).entered();
-        let batch = data.train.select(&batches.next(comm, args.batch));
+        let batch = data.train.select(&batches.next(comm.rank(), comm.world_size(), args.batch));
         train_step(comm, streams, &model, &mut buckets, batch, &tally, args)?;
         samples += args.batch;
         if (step + 1) % LOG_EVERY == 0 || step + 1 == args.steps {
@@ -129,7 +131,7 @@ fn evaluate(
     model: &StreamMlp,
     samples: &Samples,
 ) -> Result<Metrics, Error> {
-    let rows: Vec<usize> = share(comm, samples.len()).collect();
+    let rows: Vec<usize> = share(comm.rank(), comm.world_size(), samples.len()).collect();
     let tally = Tally::default();
     compute_span!("evaluate", stream = compute).in_scope(|| model.forward(samples.select(&rows), &tally))?;
     let score: Score = model.take(&tally)?;

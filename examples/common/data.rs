@@ -1,6 +1,5 @@
 //! The wine quality data set: 11 measurements of a wine, and the grade that tasters gave it.
 
-use commtrace::collectives::Communicator;
 use fastrand::Rng;
 use ndarray::{Array1, Array2, Axis};
 use std::ops::Range;
@@ -51,10 +50,9 @@ impl Samples {
     }
 }
 
-/// The part of `0..count` that is for this rank, as even as it can be.
-pub fn share<C: Communicator>(comm: &C, count: usize) -> Range<usize> {
-    let bound = |rank: usize| count * rank / comm.size();
-    bound(comm.rank())..bound(comm.rank() + 1)
+/// Part `part` of `parts` parts of `0..count`, as even as they can be.
+pub fn share(part: usize, parts: usize, count: usize) -> Range<usize> {
+    count * part / parts..count * (part + 1) / parts
 }
 
 /// Which samples each step trains on. All ranks draw the same order and take their own part of it.
@@ -70,21 +68,21 @@ impl Batches {
         Self { rng: Rng::with_seed(1), order: (0..samples).collect(), next: samples }
     }
 
-    /// The samples of the next step for a rank with `batch` samples per step.
-    pub fn next<C: Communicator>(&mut self, comm: &C, batch: usize) -> Vec<usize> {
-        let mut of_rank = Vec::with_capacity(batch);
-        for rank in 0..comm.size() {
+    /// Part `part` of the samples of the next step, which has `parts` parts of `batch` samples.
+    pub fn next(&mut self, part: usize, parts: usize, batch: usize) -> Vec<usize> {
+        let mut of_part = Vec::with_capacity(batch);
+        for each in 0..parts {
             for _ in 0..batch {
                 if self.next == self.order.len() {
                     self.rng.shuffle(&mut self.order);
                     self.next = 0;
                 }
-                if rank == comm.rank() {
-                    of_rank.push(self.order[self.next]);
+                if each == part {
+                    of_part.push(self.order[self.next]);
                 }
                 self.next += 1;
             }
         }
-        of_rank
+        of_part
     }
 }
