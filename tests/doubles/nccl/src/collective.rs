@@ -153,6 +153,11 @@ pub fn run(mesh: &Mesh, call: &Call) -> Result {
             return Err(Error::usage("a point-to-point call is no collective"));
         }
     }
+    if settings::get().wrong_rank == Some(mesh.rank)
+        && let Some(first) = buffer(call.receive, call.bytes())?.first_mut()
+    {
+        *first ^= 1;
+    }
     transfer.fill_up();
     all_gather(mesh, &[1]).map(|_| ())
 }

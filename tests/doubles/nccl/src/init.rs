@@ -4,7 +4,7 @@ use crate::comm::Comm;
 use crate::error::{Error, Result};
 use crate::exchange::{Receive, Send};
 use crate::mesh::Mesh;
-use crate::settings;
+use crate::{debug, settings, tuning};
 use std::sync::Arc;
 
 /// A communicator to be made; all ranks must be at it at once.
@@ -68,6 +68,8 @@ fn join(comm: &Comm, name: &str, rank: usize, size: usize) -> Result {
     if let Some(problem) = &settings::get().problem {
         return Err(Error::argument(problem.clone()));
     }
+    debug::joining(comm, name, rank, size, "START");
+    tuning::check().inspect_err(|error| debug::warn(comm.device, &error.text))?;
     let mesh = Mesh::connect(name, rank, size, &comm.abort)?;
     let mesh = comm.set_mesh(mesh)?;
     let devices = all_gather(&mesh, &comm.device.to_ne_bytes())?;
@@ -80,7 +82,10 @@ fn join(comm: &Comm, name: &str, rank: usize, size: usize) -> Result {
              (DOUBLE_CUDA_DEVICES), or set NCCL_MULTI_RANK_GPU_ENABLE=1",
             comm.device
         ))),
-        _ => Ok(()),
+        _ => {
+            debug::joining(comm, name, rank, size, "COMPLETE");
+            Ok(())
+        }
     }
 }
 

@@ -17,6 +17,8 @@
 //! - groups, nested ones included: sends and receives of a group progress together, and communicators
 //!   of one thread join their collectives;
 //! - capture of collectives into CUDA graphs;
+//! - the lines of `NCCL_DEBUG=INFO` that say which communicators, calls and algorithms there are (`debug.rs`),
+//!   and what `NCCL_ALGO` allows (`tuning.rs`), though the arithmetic is always the same;
 //! - what each rank asked for is compared: a collective on which ranks disagree is an error on all,
 //!   where NCCL would hang or corrupt memory.
 //!
@@ -28,6 +30,7 @@ mod abi;
 mod api;
 mod collective;
 mod comm;
+mod debug;
 mod driver;
 mod element;
 mod error;
@@ -39,5 +42,6 @@ mod launch;
 mod mesh;
 mod reduce;
 mod settings;
+mod tuning;
 mod turn;
 mod unique_id;

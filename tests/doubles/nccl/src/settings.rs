@@ -17,6 +17,12 @@ pub struct Settings {
     pub init_timeout: Duration,
     /// Whether several ranks may share a device, as NCCL's own variable says.
     pub ranks_share_devices: bool,
+    /// The algorithm that the log names in place of the one that `NCCL_ALGO` asks for.
+    pub algorithm_said: Option<String>,
+    /// Whether the log names no algorithms, as that of a version before 2.19.
+    pub says_no_algorithm: bool,
+    /// A rank that gets a wrong bit in the result of every collective.
+    pub wrong_rank: Option<usize>,
     /// What could not be understood: making a communicator says it and fails.
     pub problem: Option<String>,
 }
@@ -29,6 +35,7 @@ pub fn get() -> &'static Settings {
         let version = setting("DOUBLE_NCCL_VERSION", number, &mut problem);
         let slow_rank = setting("DOUBLE_NCCL_SLOW_RANK", slow, &mut problem);
         let transfer_ns = setting("DOUBLE_NCCL_TRANSFER_NS", number, &mut problem);
+        let wrong_rank = setting("DOUBLE_NCCL_WRONG_RANK", number, &mut problem);
         let seconds = setting("DOUBLE_NCCL_INIT_TIMEOUT_S", number, &mut problem);
         Settings {
             version: version.unwrap_or(22_809),
@@ -36,6 +43,9 @@ pub fn get() -> &'static Settings {
             transfer: Duration::from_nanos(transfer_ns.unwrap_or(0)),
             init_timeout: Duration::from_secs(seconds.unwrap_or(60)),
             ranks_share_devices: std::env::var("NCCL_MULTI_RANK_GPU_ENABLE").is_ok_and(|it| it == "1"),
+            algorithm_said: std::env::var("DOUBLE_NCCL_ALGORITHM_SAID").ok().filter(|it| it != "none"),
+            says_no_algorithm: std::env::var("DOUBLE_NCCL_ALGORITHM_SAID").is_ok_and(|it| it == "none"),
+            wrong_rank,
             problem,
         }
     })

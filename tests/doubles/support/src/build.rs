@@ -37,9 +37,10 @@ pub struct Doubles {
 
 /// Built file, and the names under which it is looked for; all but the first are links to it, so that
 /// the library is loaded once whichever name is asked for.
-const LIBRARIES: [(&str, &str, [&str; 2]); 2] = [
+const LIBRARIES: [(&str, &str, [&str; 2]); 3] = [
     ("double_cuda", "libdouble_cuda.so", ["libcuda.so.1", "libcuda.so"]),
     ("double_nccl", "libdouble_nccl.so", ["libnccl.so.2", "libnccl.so"]),
+    ("double_cublas", "libdouble_cublas.so", ["libcublas.so.12", "libcublas.so"]),
 ];
 
 impl Doubles {
@@ -49,6 +50,15 @@ impl Doubles {
     ///
     /// If cargo fails or the folder cannot be made.
     pub fn new() -> Result<Doubles, Error> {
+        Doubles::with(&LIBRARIES[..2])
+    }
+
+    /// As [`new`](Doubles::new), with cuBLAS too.
+    ///
+    /// # Errors
+    ///
+    /// As for `new`.
+    pub fn with_cublas() -> Result<Doubles, Error> {
         Doubles::with(&LIBRARIES)
     }
 
@@ -68,7 +78,7 @@ impl Doubles {
         let built =
             BUILT.get_or_init(|| build(&profile).map(|()| profile).map_err(|error| error.to_string()));
         let built = built.as_ref().map_err(|output| Error::Build {
-            command: "cargo build -p double_cuda -p double_nccl".into(),
+            command: "cargo build -p double_cuda -p double_nccl -p double_cublas".into(),
             output: output.clone(),
         })?;
         let at = |path: &Path| {

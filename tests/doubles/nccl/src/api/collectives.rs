@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::group;
 use crate::launch::Pending;
 use crate::reduce::{Reduction, Scalar};
+use crate::{debug, tuning};
 use double_common::handles::Handle;
 use std::ffi::{c_int, c_void};
 
@@ -52,14 +53,19 @@ fn submit(arguments: Arguments, kind: impl FnOnce(usize) -> Result<Kind>) -> Res
         if let Some(failure) = comm.failure() {
             return Err(failure);
         }
-        let size = comm.mesh()?.size;
+        let mesh = comm.mesh()?;
+        let size = mesh.size;
         let kind = kind(size)?;
-        let data_type = DataType::from_code(data_type)?;
+        let code = data_type;
+        let data_type = DataType::from_code(code)?;
         if count.checked_mul(data_type.size()).and_then(|bytes| bytes.checked_mul(size)).is_none() {
             return Err(Error::argument(format!("{count} elements are too many")));
         }
         let reduction = operation.map(|it| reduction(&comm, it, data_type)).transpose()?;
-        Ok(Pending { comm, stream, call: Call { kind, send, receive, count, data_type, reduction } })
+        let call = Call { kind, send, receive, count, data_type, reduction };
+        tuning::check_call(kind, code).inspect_err(|error| debug::warn(comm.device, &error.text))?;
+        debug::called(&comm, mesh, &call, code);
+        Ok(Pending { comm, stream, call })
     };
     group::add_call(make())
 }

@@ -8,6 +8,7 @@ mod folder;
 mod memory;
 mod nccl;
 mod nccl_failures;
+mod nccl_log;
 mod nccl_processes;
 mod order;
 mod values;
