@@ -1,5 +1,5 @@
 //! What several examples share.
-#![allow(dead_code, reason = "each example uses a part of it")]
+#![allow(dead_code, unused_imports, reason = "each example uses a part of it")]
 
 pub mod data;
 #[cfg(feature = "nccl")]
