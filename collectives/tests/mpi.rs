@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use common::capture::Capture;
 use common::operations::{self, Agree};
@@ -116,6 +116,82 @@ fn nan_loses_against_numbers() {
             let mut half = mine.map(f16::from_f32);
             comm.all_reduce_in_place(&mut half, &op).unwrap();
             assert_eq!(half[1], f16::from_f32(number));
+        }
+    });
+}
+
+/// How a rank makes a call. MPI's blocking functions do not match its non-blocking ones.
+#[derive(Clone, Copy)]
+enum Way {
+    Blocking,
+    NonBlocking,
+    Grouped,
+}
+
+/// Both elements of `send` to both of `recv`, the sum over ranks.
+fn all_reduce(comm: &MpiComm, way: Way, send: [i64; 2], recv: &mut [i64; 2]) -> Result<()> {
+    match way {
+        Way::Blocking => comm.all_reduce(&send, recv, &SUM),
+        Way::NonBlocking => {
+            let sum = comm.all_reduce_in_place_async(send.to_vec(), &SUM).wait()?;
+            recv.copy_from_slice(&sum);
+            Ok(())
+        }
+        Way::Grouped => {
+            let (first, second) = recv.split_at_mut(1);
+            comm.group(|g| {
+                g.all_reduce(&send[..1], first, &SUM)?;
+                g.all_reduce(&send[1..], second, &SUM)
+            })
+        }
+    }
+}
+
+/// On a number of ranks that is no power of two: the agreement's last round is a short one.
+#[test]
+fn ranks_may_make_a_call_in_different_ways() {
+    under_mpirun::ranks("ranks_may_make_a_call_in_different_ways", 5, || {
+        let comm = world();
+        let me = comm.rank();
+        for round in 0..60 {
+            // In every other round all make it blocking.
+            let one_of_three = round % 2 == 0 && (me + round).is_multiple_of(3);
+            let way = if one_of_three { Way::NonBlocking } else { Way::Blocking };
+            let mut sum = [0; 2];
+            all_reduce(&comm, way, [me as i64, round as i64], &mut sum).unwrap();
+            assert_eq!(sum, [10, 5 * round as i64], "round {round}");
+            // As two calls of one element: in a group on one rank, one by one on the others.
+            if me == round % 5 {
+                all_reduce(&comm, Way::Grouped, [1, me as i64], &mut sum).unwrap();
+            } else {
+                let (first, second) = sum.split_at_mut(1);
+                comm.all_reduce(&[1], first, &SUM).unwrap();
+                comm.all_reduce(&[me as i64], second, &SUM).unwrap();
+            }
+            assert_eq!(sum, [5, 10], "round {round}");
+            comm.barrier().unwrap();
+        }
+    });
+}
+
+/// The agreement is also what makes a barrier.
+#[test]
+fn nobody_leaves_a_barrier_before_the_last_rank_has_come() {
+    under_mpirun::ranks("nobody_leaves_a_barrier_before_the_last_rank_has_come", 3, || {
+        let comm = world();
+        for round in 0..9_usize {
+            // The launcher's ranks share a host and its clock.
+            if comm.rank() == round % 3 {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros() as i64;
+            let came = now();
+            comm.barrier().unwrap();
+            let left = now();
+            let (mut last_to_come, mut first_to_leave) = ([came], [left]);
+            comm.all_reduce_in_place(&mut last_to_come, &ReduceOp::Max).unwrap();
+            comm.all_reduce_in_place(&mut first_to_leave, &ReduceOp::Min).unwrap();
+            assert!(last_to_come <= first_to_leave, "round {round}: {last_to_come:?} {first_to_leave:?}");
         }
     });
 }

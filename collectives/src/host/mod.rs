@@ -27,6 +27,15 @@ pub(crate) enum Departure {
     Panicked,
 }
 
+/// Which thread of the application carries a call out.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Thread {
+    /// The one that made the call: it has nothing else to do.
+    Caller,
+    /// That of the non-blocking calls, beside threads that compute.
+    Communication,
+}
+
 /// Carries out the calls of a communicator whose buffers are slices.
 pub(crate) trait Backend: Send + Sync + 'static {
     /// Whether dropping a rank waits for its calls under way.
@@ -37,7 +46,14 @@ pub(crate) trait Backend: Send + Sync + 'static {
 
     /// Carries out `call` of `rank`, and calls `joined` as soon as the others no longer wait for this rank to
     /// come. On return nothing accesses the call's buffers any more.
-    fn carry_out(&self, rank: usize, key: Key, call: Call<'_>, joined: impl FnOnce()) -> Result<()>;
+    fn carry_out(
+        &self,
+        rank: usize,
+        key: Key,
+        call: Call<'_>,
+        thread: Thread,
+        joined: impl FnOnce(),
+    ) -> Result<()>;
 
     /// Carries out `calls` together. The time of each counts within its span.
     fn carry_out_group(&self, rank: usize, calls: Vec<GroupedCall<'_>>) -> Result<()>;
@@ -108,7 +124,7 @@ impl<B: Backend> HostRank<B> {
         let ticket = issue.ticket();
         let span = self.span(&Traced { key, kind, grouped: false }, &call, None);
         let _turn = ticket.turn();
-        span.in_scope(|| self.backend.carry_out(self.rank, key, call, || {}))
+        span.in_scope(|| self.backend.carry_out(self.rank, key, call, Thread::Caller, || {}))
     }
 
     /// Leaves the call that `call` makes of `buffers` to the communication thread.
@@ -133,12 +149,13 @@ impl<B: Backend> HostRank<B> {
         let span = self.span(&traced, &call(&mut buffers), stream);
         let mut fill = FillSlot { slot, backend: Arc::clone(&self.backend), filled: false };
         let rank = self.rank;
+        let thread = if threaded { Thread::Communication } else { Thread::Caller };
         // Nothing is sent: it ends when this rank has joined the call, or never will.
         let (joining, joined) = mpsc::channel::<()>();
         let job = move || {
             let backend = &*fill.backend;
-            let result =
-                span.in_scope(|| backend.carry_out(rank, key, call(&mut buffers), move || drop(joining)));
+            let call = call(&mut buffers);
+            let result = span.in_scope(|| backend.carry_out(rank, key, call, thread, move || drop(joining)));
             // Whoever waits for the handle finds the span closed.
             drop(span);
             fill.fill(result.map(|()| buffers));

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::communicator::{Communicator, Group};
 use crate::host::call::Call;
 use crate::host::key::{Key, Kind, Members};
-use crate::host::{Backend, Departure, GroupedCall, HostRank};
+use crate::host::{Backend, Departure, GroupedCall, HostRank, Thread};
 use crate::{Element, Pending, ReduceOp, Result};
 use posted::Posted;
 use round::Core;
@@ -127,7 +127,14 @@ impl Backend for Core {
         &self.members
     }
 
-    fn carry_out(&self, rank: usize, key: Key, call: Call<'_>, joined: impl FnOnce()) -> Result<()> {
+    fn carry_out(
+        &self,
+        rank: usize,
+        key: Key,
+        call: Call<'_>,
+        _: Thread,
+        joined: impl FnOnce(),
+    ) -> Result<()> {
         let posted = self.post(rank, key, call);
         joined();
         posted?.wait()

@@ -1,6 +1,6 @@
 //! Whether the ranks mean the same call, found out before any of the callers' memory is touched.
 //!
-//! A collective begins with an all-reduce of 40 bytes, the maximum of what each rank calls with and of
+//! A collective begins with the [maximum](super::maximum) over ranks of what each calls with and of
 //! its complement: where the two are complements again, all ranks called alike. Only if they are not,
 //! or a rank's own arguments are wrong, the ranks tell each other the details. It is also where a rank waits for
 //! late ones: until it is over nothing of the caller's is in MPI's hands, and the call can be given up.
@@ -10,17 +10,17 @@ use std::ffi::c_int;
 use mpi::ffi;
 
 use super::core::Core;
+use super::data::Style;
+use super::maximum::Maximum;
 use super::request::{Control, Failure};
 use crate::host::call::RawCall;
 use crate::host::check::{Fault, check, check_with};
 use crate::host::key::Key;
 use crate::{DType, Error, Op, ReduceOp, Result};
 
-/// What all ranks of a call must have in common, and whether the rank's own arguments are wrong.
-const WORDS: usize = 5;
-
-/// `[what this rank says, the maximum over ranks]`.
-pub(super) type Agreement<'r> = Control<'r, [[u64; WORDS]; 2]>;
+/// What a rank's last word says; the largest over ranks counts.
+const NON_BLOCKING: u64 = 1;
+const WRONG: u64 = 2;
 
 /// Bytes of a rank's problem that the others get to read.
 const TEXT: usize = 192;
@@ -126,46 +126,28 @@ fn described(bytes: &[u8]) -> (RawCall, Option<String>) {
 }
 
 impl Core {
-    /// Says what this rank calls; the answer is for [`settle`](Self::settle).
-    pub(super) fn propose(&self, call: &RawCall, wrong: bool) -> Result<Agreement<'_>, Failure> {
+    /// Says what this rank calls, and how; the answer is for [`settle`](Self::settle).
+    pub(super) fn propose(&self, call: &RawCall, wrong: bool, style: Style) -> Result<Maximum<'_>, Failure> {
         let (signature, length) = (signature(call), common_length(call));
-        let mine = [signature, !signature, length, !length, u64::from(wrong)];
-        // SAFETY: both arrays lie in the box.
-        unsafe {
-            Control::start(
-                &self.runtime,
-                "MPI_Iallreduce",
-                self.deadline(),
-                [mine, mine],
-                |words, request| {
-                    let [mine, all] = words;
-                    ffi::MPI_Iallreduce(
-                        mine.as_ptr().cast(),
-                        all.as_mut_ptr().cast(),
-                        WORDS as c_int,
-                        ffi::RSMPI_UINT64_T,
-                        ffi::RSMPI_MAX,
-                        self.control.raw(),
-                        request,
-                    )
-                },
-            )
-        }
+        let style = if style == Style::NonBlocking { NON_BLOCKING } else { 0 };
+        let last = if wrong { WRONG } else { style };
+        self.maximum([signature, !signature, length, !length, last])
     }
 
-    /// Waits for the other ranks' calls. After `Ok` all of them carry out the same call.
+    /// Waits for the other ranks' calls. After `Ok` all of them carry out the same call in the same style, which
+    /// is non-blocking if one of them needs that.
     pub(super) async fn settle(
         &self,
         key: Key,
         call: &RawCall,
         problem: Option<&str>,
-        agreement: Agreement<'_>,
-    ) -> Result<()> {
+        agreement: Maximum<'_>,
+    ) -> Result<Style> {
         let id = || self.members.call_id(key, call.op);
-        let [_, [signature, not_signature, length, not_length, wrong]] =
-            agreement.await.map_err(|failure| self.error(id(), failure))?;
-        if signature == !not_signature && length == !not_length && wrong == 0 {
-            return Ok(());
+        let [signature, not_signature, length, not_length, last] =
+            agreement.over_ranks().await.map_err(|failure| self.error(id(), failure))?;
+        if signature == !not_signature && length == !not_length && last < WRONG {
+            return Ok(if last == NON_BLOCKING { Style::NonBlocking } else { Style::Blocking });
         }
         let details = self.exchange(describe(call, problem)).await;
         let details = details.map_err(|failure| self.error(id(), failure))?;

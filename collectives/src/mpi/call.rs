@@ -5,13 +5,14 @@ use std::ffi::c_int;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use super::agree::Agreement;
 use super::core::Core;
+use super::data::Style;
+use super::maximum::Maximum;
 use super::request::{Pace, drive};
 use crate::host::call::{Call, RawCall};
 use crate::host::check::{Fault, own_problem};
 use crate::host::key::{Key, Members};
-use crate::host::{Backend, Departure, GroupedCall};
+use crate::host::{Backend, Departure, GroupedCall, Thread};
 use crate::{Error, Op, Result};
 
 impl Backend for Core {
@@ -22,7 +23,14 @@ impl Backend for Core {
         &self.members
     }
 
-    fn carry_out(&self, _rank: usize, key: Key, call: Call<'_>, joined: impl FnOnce()) -> Result<()> {
+    fn carry_out(
+        &self,
+        _rank: usize,
+        key: Key,
+        call: Call<'_>,
+        thread: Thread,
+        joined: impl FnOnce(),
+    ) -> Result<()> {
         let call = &call.raw;
         self.usable(|| self.members.call_id(key, call.op))?;
         let pace = Pace::default();
@@ -32,10 +40,12 @@ impl Backend for Core {
                 self.run(&pace, self.message_call(key, call, &pace))
             }
             Key::Collective { .. } | Key::Split { .. } => {
-                let agreement = self.announce(key, call);
+                // A communication thread that never lets others run would take a core from compute.
+                let blocks = thread == Thread::Caller && self.runtime.may_block();
+                let style = if blocks { Style::Blocking } else { Style::NonBlocking };
+                let begun = self.begin(key, call, style);
                 joined();
-                agreement
-                    .and_then(|agreement| self.run(&pace, self.collective_call(key, call, agreement, &pace)))
+                begun.and_then(|begun| self.run(&pace, self.collective_call(key, call, begun, &pace)))
             }
         };
         self.leaves();
@@ -59,15 +69,15 @@ impl Backend for Core {
                     *result.borrow_mut() = Some(outcome.map_err(|error| self.fail(error)));
                 }));
             } else {
-                announced.push((*key, &call.raw, result, self.announce(*key, &call.raw)));
+                announced.push((*key, &call.raw, result, self.begin(*key, &call.raw, Style::NonBlocking)));
             }
         }
         let pace_of_all = &pace;
         parts.push(Box::pin(async move {
-            for (key, call, result, agreement) in announced {
+            for (key, call, result, begun) in announced {
                 let outcome = async {
                     self.usable(|| self.members.call_id(key, call.op))?;
-                    self.collective_call(key, call, agreement?, pace_of_all).await
+                    self.collective_call(key, call, begun?, pace_of_all).await
                 };
                 let outcome = outcome.await;
                 *result.borrow_mut() = Some(outcome.map_err(|error| self.fail(error)));
@@ -96,47 +106,48 @@ impl Backend for Core {
     }
 }
 
+/// A collective that has begun.
+enum Begun<'r> {
+    Agreement(Maximum<'r>),
+    Unchecked(Style),
+}
+
 impl Core {
-    /// Begins the agreement on a collective; `None` where the ranks do not compare their calls.
-    fn announce(&self, key: Key, call: &RawCall) -> Result<Option<Agreement<'_>>> {
+    /// Begins a collective, which is the agreement on it where the ranks compare their calls.
+    fn begin(&self, key: Key, call: &RawCall, style: Style) -> Result<Begun<'_>> {
         if !self.settings.checks {
-            return Ok(None);
+            return Ok(Begun::Unchecked(style));
         }
-        self.propose(call, self.problem(call).is_some())
-            .map(Some)
+        self.propose(call, self.problem(call).is_some(), style)
+            .map(Begun::Agreement)
             .map_err(|failure| self.error(self.members.call_id(key, call.op), failure))
     }
 
-    async fn collective_call(
-        &self,
-        key: Key,
-        call: &RawCall,
-        agreement: Option<Agreement<'_>>,
-        pace: &Pace,
-    ) -> Result<()> {
+    async fn collective_call(&self, key: Key, call: &RawCall, begun: Begun<'_>, pace: &Pace) -> Result<()> {
         let problem = self.problem(call);
-        match (agreement, problem) {
-            (Some(agreement), problem) => {
+        let style = match (begun, problem) {
+            (Begun::Agreement(agreement), problem) => {
                 self.waits_in(key);
-                self.settle(key, call, problem.as_deref(), agreement).await?;
+                let style = self.settle(key, call, problem.as_deref(), agreement).await?;
                 self.leaves();
-                if call.op == Op::AllToAllV {
-                    self.settle_counts(key, call).await?;
+                match call.op {
+                    // All ranks have come.
+                    Op::Barrier => return Ok(()),
+                    Op::AllToAllV => self.settle_counts(key, call).await?,
+                    _ => {}
                 }
+                style
             }
-            (None, Some(problem)) => {
-                return Err(Fault::Invalid(vec![(self.rank, problem)]).into_error(
-                    &self.members,
-                    key,
-                    call.op,
-                ));
+            (Begun::Unchecked(_), Some(problem)) => {
+                let fault = Fault::Invalid(vec![(self.rank, problem)]);
+                return Err(fault.into_error(&self.members, key, call.op));
             }
-            (None, None) => {}
-        }
+            (Begun::Unchecked(style), None) => style,
+        };
         pace.moving();
         // SAFETY: the buffers are borrowed until the backend returns, which it does only when this
         // future is done or, unwinding, dropped. The arguments have been checked.
-        let moved = unsafe { self.collective(call) }.await;
+        let moved = unsafe { self.collective(call, style) }.await;
         moved.map_err(|failure| self.error(self.members.call_id(key, call.op), failure))
     }
 

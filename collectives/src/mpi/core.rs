@@ -23,6 +23,7 @@ pub(super) const TAG_HERE: c_int = 4;
 /// Messages of [`super::bytes`].
 pub(super) const TAG_LENGTH: c_int = 5;
 pub(super) const TAG_BYTES: c_int = 6;
+pub(super) const TAG_MAXIMUM: c_int = 7;
 
 /// What a communicator is used with.
 #[derive(Debug, Clone, Copy)]

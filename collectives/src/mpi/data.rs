@@ -13,7 +13,7 @@ use mpi::ffi;
 
 use super::core::Core;
 use super::ops::Wire;
-use super::request::{Failure, Request};
+use super::request::{Failure, Request, succeeded};
 use crate::host::call::RawCall;
 use crate::{DType, Op, ReduceOp};
 
@@ -31,6 +31,30 @@ macro_rules! typed {
             DType::Int32 => $self.$function::<i32>($($argument),*).await,
             DType::Int64 => $self.$function::<i64>($($argument),*).await,
             DType::UInt8 => $self.$function::<u8>($($argument),*).await,
+        }
+    };
+}
+
+/// Which of its two functions for a collective MPI is called by. A blocking and a non-blocking call do not
+/// match, so all ranks of a call use the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    /// The thread is in MPI until the call is done. MPI has its best algorithms here.
+    Blocking,
+    /// Other calls go on beside it, and its thread lets others run.
+    NonBlocking,
+}
+
+/// Carries out a collective by the function of the style.
+macro_rules! call {
+    ($self:ident, $style:expr, $blocking:ident | $non_blocking:ident ($($argument:expr),* $(,)?)) => {
+        match $style {
+            Style::Blocking => succeeded(stringify!($blocking), ffi::$blocking($($argument),*)),
+            Style::NonBlocking => {
+                $self
+                    .request(stringify!($non_blocking), |request| ffi::$non_blocking($($argument,)* request))
+                    .await
+            }
         }
     };
 }
@@ -75,21 +99,19 @@ impl Core {
     /// # Safety
     ///
     /// The call's buffers are valid and not accessed otherwise until the future is done or dropped.
-    pub(super) async unsafe fn collective(&self, call: &RawCall) -> Result<(), Failure> {
+    pub(super) async unsafe fn collective(&self, call: &RawCall, style: Style) -> Result<(), Failure> {
         let reduce = call.reduce.unwrap_or(ReduceOp::Sum);
         let dtype = call.dtype.unwrap_or(DType::UInt8);
         // SAFETY: passed on to each.
         unsafe {
             match call.op {
-                Op::AllReduce | Op::Reduce => typed!(dtype, self.reduce(call, reduce)),
-                Op::ReduceScatter => typed!(dtype, self.reduce_scatter(call, reduce)),
-                Op::Broadcast => self.broadcast(call, dtype.size()).await,
-                Op::AllGather => self.gather(call, dtype.size()).await,
-                Op::AllToAll => self.exchange_parts(call, dtype.size()).await,
-                Op::AllToAllV => self.exchange_any(call, dtype.size()).await,
-                Op::Barrier => {
-                    self.request("MPI_Ibarrier", |request| ffi::MPI_Ibarrier(self.data.raw(), request)).await
-                }
+                Op::AllReduce | Op::Reduce => typed!(dtype, self.reduce(call, reduce, style)),
+                Op::ReduceScatter => typed!(dtype, self.reduce_scatter(call, reduce, style)),
+                Op::Broadcast => self.broadcast(call, dtype.size(), style).await,
+                Op::AllGather => self.gather(call, dtype.size(), style).await,
+                Op::AllToAll => self.exchange_parts(call, dtype.size(), style).await,
+                Op::AllToAllV => self.exchange_any(call, dtype.size(), style).await,
+                Op::Barrier => call!(self, style, MPI_Barrier | MPI_Ibarrier(self.data.raw())),
                 // Messages are no collectives.
                 Op::Send | Op::Recv => Ok(()),
             }
@@ -111,7 +133,12 @@ impl Core {
     /// # Safety
     ///
     /// As [`collective`](Self::collective); `T` is the element type.
-    async unsafe fn reduce<T: Wire>(&self, call: &RawCall, reduce: ReduceOp) -> Result<(), Failure> {
+    async unsafe fn reduce<T: Wire>(
+        &self,
+        call: &RawCall,
+        reduce: ReduceOp,
+        style: Style,
+    ) -> Result<(), Failure> {
         let (size, ranks) = (size_of::<T>(), self.members.size());
         let receives = call.op == Op::AllReduce || call.root == Some(self.rank);
         let root = count(call.root.unwrap_or(0));
@@ -140,22 +167,23 @@ impl Core {
             // SAFETY: `send` and `recv` have `len` elements of the datatype: the callers' buffers by the caller's
             // promise, the stages for as long as this function waits.
             unsafe {
+                let (len, comm) = (count(len), self.data.raw());
                 match call.op {
                     Op::Reduce => {
-                        self.request("MPI_Ireduce", |request| {
-                            let comm = self.data.raw();
-                            ffi::MPI_Ireduce(send, recv, count(len), datatype, op, root, comm, request)
-                        })
-                        .await?;
+                        call!(
+                            self,
+                            style,
+                            MPI_Reduce | MPI_Ireduce(send, recv, len, datatype, op, root, comm)
+                        )
                     }
                     _ => {
-                        self.request("MPI_Iallreduce", |request| {
-                            let comm = self.data.raw();
-                            ffi::MPI_Iallreduce(send, recv, count(len), datatype, op, comm, request)
-                        })
-                        .await?;
+                        call!(
+                            self,
+                            style,
+                            MPI_Allreduce | MPI_Iallreduce(send, recv, len, datatype, op, comm)
+                        )
                     }
-                }
+                }?;
             }
             if !receives {
                 continue;
@@ -177,7 +205,12 @@ impl Core {
     /// # Safety
     ///
     /// As [`collective`](Self::collective); `T` is the element type.
-    async unsafe fn reduce_scatter<T: Wire>(&self, call: &RawCall, reduce: ReduceOp) -> Result<(), Failure> {
+    async unsafe fn reduce_scatter<T: Wire>(
+        &self,
+        call: &RawCall,
+        reduce: ReduceOp,
+        style: Style,
+    ) -> Result<(), Failure> {
         let (ranks, part) = (self.members.size(), call.recv.len);
         // MPI takes the parts one after another, so pieces of them are brought together first.
         let staged = T::CONVERTED || part.saturating_mul(ranks) > self.settings.max_count;
@@ -203,11 +236,12 @@ impl Core {
             }
             // SAFETY: `len` elements per rank in `send` and `len` in `recv`, as in `reduce`.
             unsafe {
-                self.request("MPI_Ireduce_scatter_block", |request| {
-                    let comm = self.data.raw();
-                    ffi::MPI_Ireduce_scatter_block(send, recv, count(len), datatype, op, comm, request)
-                })
-                .await?;
+                let (len, comm) = (count(len), self.data.raw());
+                call!(
+                    self,
+                    style,
+                    MPI_Reduce_scatter_block | MPI_Ireduce_scatter_block(send, recv, len, datatype, op, comm)
+                )?;
             }
             // SAFETY: `piece` of the receive buffer, which MPI has finished with.
             let result =
@@ -226,7 +260,7 @@ impl Core {
     /// # Safety
     ///
     /// As [`collective`](Self::collective); `size` is that of an element.
-    async unsafe fn broadcast(&self, call: &RawCall, size: usize) -> Result<(), Failure> {
+    async unsafe fn broadcast(&self, call: &RawCall, size: usize, style: Style) -> Result<(), Failure> {
         let (recv, len) = (call.recv.ptr, call.recv.len);
         if call.root == Some(self.rank) && call.send.ptr != recv.cast_const() {
             // SAFETY: buffers of the same length that do not overlap, as one is borrowed exclusively.
@@ -237,10 +271,8 @@ impl Core {
             let data = at_mut(recv, piece.start, size);
             // SAFETY: `piece` of the caller's buffer.
             unsafe {
-                self.request("MPI_Ibcast", |request| {
-                    ffi::MPI_Ibcast(data, count(piece.len()), mover(size), root, self.data.raw(), request)
-                })
-                .await?;
+                let (len, comm) = (count(piece.len()), self.data.raw());
+                call!(self, style, MPI_Bcast | MPI_Ibcast(data, len, mover(size), root, comm))?;
             }
         }
         Ok(())
@@ -249,7 +281,7 @@ impl Core {
     /// # Safety
     ///
     /// As [`collective`](Self::collective); `size` is that of an element.
-    async unsafe fn gather(&self, call: &RawCall, size: usize) -> Result<(), Failure> {
+    async unsafe fn gather(&self, call: &RawCall, size: usize, style: Style) -> Result<(), Failure> {
         let (ranks, part) = (self.members.size(), call.send.len);
         let whole = part.saturating_mul(ranks) <= self.settings.max_count;
         let most = if whole { part } else { self.settings.max_count.min(STAGE_BYTES / size / ranks).max(1) };
@@ -259,20 +291,12 @@ impl Core {
             let recv = if whole { call.recv.ptr.cast() } else { stage.as_mut_ptr().cast() };
             // SAFETY: `len` elements in `send`, and `len` per rank in `recv`.
             unsafe {
-                self.request("MPI_Iallgather", |request| {
-                    let (count, datatype) = (count(len), mover(size));
-                    ffi::MPI_Iallgather(
-                        send,
-                        count,
-                        datatype,
-                        recv,
-                        count,
-                        datatype,
-                        self.data.raw(),
-                        request,
-                    )
-                })
-                .await?;
+                let (len, datatype, comm) = (count(len), mover(size), self.data.raw());
+                call!(
+                    self,
+                    style,
+                    MPI_Allgather | MPI_Iallgather(send, len, datatype, recv, len, datatype, comm)
+                )?;
             }
             for (rank, from) in stage.chunks(len * size).take(ranks).enumerate() {
                 let into = at_mut(call.recv.ptr, rank * part + piece.start, size).cast::<u8>();
@@ -286,7 +310,7 @@ impl Core {
     /// # Safety
     ///
     /// As [`collective`](Self::collective); `size` is that of an element.
-    async unsafe fn exchange_parts(&self, call: &RawCall, size: usize) -> Result<(), Failure> {
+    async unsafe fn exchange_parts(&self, call: &RawCall, size: usize, style: Style) -> Result<(), Failure> {
         let ranks = self.members.size();
         let part = call.send.len / ranks.max(1);
         let whole = part.saturating_mul(ranks) <= self.settings.max_count;
@@ -306,12 +330,13 @@ impl Core {
             }
             // SAFETY: `piece.len()` elements per rank in both.
             unsafe {
-                self.request("MPI_Ialltoall", |request| {
-                    let (count, datatype) = (count(piece.len()), mover(size));
-                    let (send, recv, comm) = (send.cast(), recv.cast(), self.data.raw());
-                    ffi::MPI_Ialltoall(send, count, datatype, recv, count, datatype, comm, request)
-                })
-                .await?;
+                let (send, recv, comm) = (send.cast(), recv.cast(), self.data.raw());
+                let (len, datatype) = (count(piece.len()), mover(size));
+                call!(
+                    self,
+                    style,
+                    MPI_Alltoall | MPI_Ialltoall(send, len, datatype, recv, len, datatype, comm)
+                )?;
             }
             for (rank, stage) in into.chunks(bytes).take(ranks).enumerate() {
                 let data = at_mut(call.recv.ptr, rank * part + piece.start, size).cast::<u8>();
@@ -325,7 +350,7 @@ impl Core {
     /// # Safety
     ///
     /// As [`collective`](Self::collective); `size` is that of an element.
-    async unsafe fn exchange_any(&self, call: &RawCall, size: usize) -> Result<(), Failure> {
+    async unsafe fn exchange_any(&self, call: &RawCall, size: usize, style: Style) -> Result<(), Failure> {
         let counts = |counts: &[usize]| counts.iter().map(|&len| count(len)).collect::<Vec<_>>();
         let starts = |counts: &[c_int]| {
             let start = |sum: &mut c_int, len: &c_int| {
@@ -341,13 +366,15 @@ impl Core {
         // SAFETY: the counts fit the buffers, and their sums fit `int`, or the call had been refused; the
         // lists live until the request is complete.
         unsafe {
-            self.request("MPI_Ialltoallv", |request| {
-                let (send, recv) = (call.send.ptr.cast(), call.recv.ptr.cast());
-                let (sent, received) = (sent.as_ptr(), received.as_ptr());
-                let (from, into, comm) = (from.as_ptr(), into.as_ptr(), self.data.raw());
-                ffi::MPI_Ialltoallv(send, sent, from, datatype, recv, received, into, datatype, comm, request)
-            })
-            .await
+            let (send, recv) = (call.send.ptr.cast(), call.recv.ptr.cast());
+            let (sent, received) = (sent.as_ptr(), received.as_ptr());
+            let (from, into, comm) = (from.as_ptr(), into.as_ptr(), self.data.raw());
+            call!(
+                self,
+                style,
+                MPI_Alltoallv
+                    | MPI_Ialltoallv(send, sent, from, datatype, recv, received, into, datatype, comm)
+            )
         }
     }
 

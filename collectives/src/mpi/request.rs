@@ -1,6 +1,6 @@
 //! Operations of MPI under way, as futures, and the loop that drives them.
 //!
-//! Every call of MPI is a non-blocking one that is tested until it is complete: so a wait has a
+//! A wait for other ranks is a non-blocking call of MPI that is tested until it is complete: so it has a
 //! deadline, several calls go on side by side on one thread, and no thread keeps another out of a library
 //! that serves one at a time.
 

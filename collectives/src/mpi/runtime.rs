@@ -58,6 +58,12 @@ impl Runtime {
         self.level >= Threading::Serialized
     }
 
+    /// Whether a thread may wait within MPI. Where the threads' calls must exclude each other, that would keep
+    /// the others out, and perhaps those whom the other ranks wait for.
+    pub(super) fn may_block(&self) -> bool {
+        self.level != Threading::Serialized
+    }
+
     /// Whether MPI can be called now, on this thread.
     pub(super) fn check(&self) -> Result<(), String> {
         if mpi::is_finalized() {
