@@ -68,8 +68,10 @@
 #[cfg(unix)]
 pub use commtrace_instrument::finish_on_sigterm;
 pub use commtrace_instrument::{
-    CommtraceLayer, Config, ConfigError, Guard, InitError, Mode, RankScope, Reports, SpanStream, Stats,
-    StreamLabel, comm_span, compute_span, current_rank, init, layer, rank_scope, set_world, step_span,
+    CommtraceLayer, Config, ConfigError, Guard, InitError, Mode, PeerCounts, RankScope, Reports,
+    RoutingPhase, RoutingScope, SpanStream, Stats, StreamLabel, TokenExchange, combine_scope, comm_span,
+    compute_span, current_rank, dispatch_scope, init, layer, rank_scope, record_routing, set_world,
+    step_span,
 };
 #[cfg(feature = "cuda")]
 pub use commtrace_instrument::{GpuGroup, GpuStream};
@@ -90,7 +92,9 @@ pub mod prelude {
     pub use commtrace_collectives::{Communicator, Finish, Group, LocalComm, Pending, ReduceOp};
     #[cfg(feature = "cuda")]
     pub use commtrace_instrument::GpuStream;
-    pub use commtrace_instrument::{comm_span, compute_span, rank_scope, step_span};
+    pub use commtrace_instrument::{
+        combine_scope, comm_span, compute_span, dispatch_scope, rank_scope, step_span,
+    };
 }
 
 /// The README's programs compile.

@@ -1,6 +1,6 @@
 //! The span that every call opens.
 
-use commtrace_instrument::{SpanStream, comm_span};
+use commtrace_instrument::{PeerCounts, SpanStream, TokenExchange, comm_span, record_routing};
 use tracing::Span;
 
 use crate::Op;
@@ -74,4 +74,41 @@ pub(crate) fn span(call: &Call<'_>) -> Span {
         Recv => "recv",
         Barrier => "barrier"
     }
+}
+
+/// The elements that a call exchanges with each rank, where that is worth recording: always where parts may differ,
+/// else if they are tokens.
+pub(crate) struct Spread<'a> {
+    pub(crate) parts: Parts<'a>,
+    pub(crate) element_bytes: usize,
+    pub(crate) tokens: Option<TokenExchange>,
+}
+
+/// Elements for and from each rank.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Parts<'a> {
+    /// As many for each.
+    Equal(usize),
+    Counts {
+        sent: &'a [usize],
+        received: &'a [usize],
+    },
+}
+
+/// Records with the call of `span` how it spreads over the ranks of its communicator.
+pub(crate) fn record_spread(span: &Span, comm_rank: usize, comm_size: usize, spread: &Spread<'_>) {
+    if span.is_disabled() {
+        return;
+    }
+    let &Spread { parts, element_bytes, tokens } = spread;
+    let equal;
+    let (sent, received) = match parts {
+        Parts::Counts { sent, received } => (sent, received),
+        Parts::Equal(part) if tokens.is_some() => {
+            equal = vec![part; comm_size];
+            (&*equal, &*equal)
+        }
+        Parts::Equal(_) => return,
+    };
+    record_routing(span, &PeerCounts { comm_rank, sent, received, element_bytes, tokens });
 }

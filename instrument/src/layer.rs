@@ -34,7 +34,6 @@ impl CommtraceLayer {
     }
 
     /// Where it records to, while it does.
-    #[cfg(feature = "cuda")]
     pub(crate) fn recorder(&self) -> Option<&Arc<Recorder>> {
         self.recording.as_ref().filter(|on| on.is_active()).map(|on| &on.recorder)
     }
@@ -43,6 +42,12 @@ impl CommtraceLayer {
     pub fn is_on(&self) -> bool {
         self.recording.as_ref().is_some_and(|on| on.recorder.active.load(Ordering::Relaxed))
     }
+}
+
+/// The recorder behind a subscriber in which our layer is, wherever it is: boxed, optional, or below a
+/// filter of its own.
+pub(crate) fn recorder_of(dispatch: &tracing::Dispatch) -> Option<&Arc<Recorder>> {
+    dispatch.downcast_ref::<CommtraceLayer>()?.recorder()
 }
 
 #[derive(Debug)]

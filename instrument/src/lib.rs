@@ -53,6 +53,7 @@ mod queue;
 mod rank;
 mod record_files;
 mod recorder;
+mod routing;
 mod shutdown;
 mod spans;
 mod stream;
@@ -74,6 +75,9 @@ pub use rank::{
     world_size,
 };
 pub use recorder::Stats;
+pub use routing::{
+    PeerCounts, RoutingPhase, RoutingScope, TokenExchange, combine_scope, dispatch_scope, record_routing,
+};
 pub use stream::{SpanStream, StreamLabel};
 
 #[doc(hidden)]

@@ -4,6 +4,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::intern::Interner;
 use crate::queue::Queue;
+use crate::routing::{self, ExchangeRecord};
 use crate::spans::{NO_STEP, SpanCell, SpanTable};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -84,6 +85,8 @@ pub(crate) struct Recorder {
     pub active: AtomicBool,
     pub interner: Interner,
     pub queue: Arc<Queue>,
+    /// How calls spread over ranks.
+    pub exchanges: Arc<Queue<ExchangeRecord>>,
     pub tables: RwLock<Vec<Arc<SpanTable>>>,
     /// How many tables the last pruning left.
     tables_after_prune: AtomicUsize,
@@ -139,6 +142,7 @@ impl Recorder {
             active: AtomicBool::new(true),
             interner: Interner::new(),
             queue: Arc::new(Queue::new(config.queue)),
+            exchanges: Arc::new(Queue::new(config.queue.min(routing::MAX_WAITING))),
             tables: RwLock::default(),
             tables_after_prune: AtomicUsize::new(0),
             overflow: Overflow::default(),

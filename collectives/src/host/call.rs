@@ -2,6 +2,9 @@
 
 use std::marker::PhantomData;
 
+use commtrace_instrument::TokenExchange;
+
+use crate::trace::{Parts, Spread};
 use crate::{DType, Element, Op, ReduceOp};
 
 /// A call whose buffers are borrowed for `'b`.
@@ -22,6 +25,8 @@ pub(crate) struct RawCall {
     /// Elements to and from each rank; used by all_to_all_v alone.
     pub(crate) send_counts: Vec<usize>,
     pub(crate) recv_counts: Vec<usize>,
+    /// What the elements are; used by all_to_all and all_to_all_v alone.
+    pub(crate) tokens: Option<TokenExchange>,
 }
 
 /// What is read. `present` is false where a rank gave no buffer because it is not the root.
@@ -83,6 +88,7 @@ impl<'b> Call<'b> {
             recv,
             send_counts: Vec::new(),
             recv_counts: Vec::new(),
+            tokens: None,
         };
         Self { raw, buffers: PhantomData }
     }
@@ -140,7 +146,10 @@ impl<'b> Call<'b> {
     }
 
     pub(crate) fn all_to_all<T: Element>(send: &'b [T], recv: &'b mut [T]) -> Self {
-        Self::new::<T>(Op::AllToAll, Source::of(send), Target::of(recv))
+        let mut call = Self::new::<T>(Op::AllToAll, Source::of(send), Target::of(recv));
+        // Now, since the calls of a group are made when the caller's scope may have ended.
+        call.raw.tokens = TokenExchange::current();
+        call
     }
 
     pub(crate) fn all_to_all_v<T: Element>(
@@ -152,6 +161,7 @@ impl<'b> Call<'b> {
         let mut call = Self::new::<T>(Op::AllToAllV, Source::of(send), Target::of(recv));
         call.raw.send_counts = send_counts.to_vec();
         call.raw.recv_counts = recv_counts.to_vec();
+        call.raw.tokens = TokenExchange::current();
         call
     }
 
@@ -190,7 +200,19 @@ impl RawCall {
             recv: target.unwrap_or_else(Target::none),
             send_counts: Vec::new(),
             recv_counts: Vec::new(),
+            tokens: None,
         }
+    }
+
+    /// How the call spreads over the ranks of a communicator of `ranks` ranks, if that is worth recording.
+    pub(crate) fn spread(&self, ranks: usize) -> Option<Spread<'_>> {
+        let parts = match self.op {
+            Op::AllToAll => Parts::Equal(self.send.len / ranks.max(1)),
+            Op::AllToAllV => Parts::Counts { sent: &self.send_counts, received: &self.recv_counts },
+            _ => return None,
+        };
+        let element_bytes = self.dtype.map_or(0, DType::size);
+        Some(Spread { parts, element_bytes, tokens: self.tokens })
     }
 
     /// Size as nccl-tests counts it, in a communicator of `ranks` ranks.

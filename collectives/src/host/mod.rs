@@ -205,7 +205,7 @@ impl<B: Backend> HostRank<B> {
         // The caller's thread need not have a scope of its own.
         let _scope = rank_scope(self.global());
         let number = |rank: usize| u32::try_from(rank).unwrap_or(u32::MAX);
-        trace::span(&trace::Call {
+        let span = trace::span(&trace::Call {
             op: call.raw.op,
             bytes: call.raw.bytes(members.size()),
             dtype: call.raw.dtype.map(DType::as_str),
@@ -223,7 +223,11 @@ impl<B: Backend> HostRank<B> {
             },
             stream,
             grouped: traced.grouped,
-        })
+        });
+        if let Some(spread) = call.raw.spread(members.size()) {
+            trace::record_spread(&span, self.rank, members.size(), &spread);
+        }
+        span
     }
 
     /// Refuses a point-to-point call that can meet no other.

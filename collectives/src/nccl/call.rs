@@ -4,11 +4,12 @@ use std::ffi::c_int;
 
 use cudarc::nccl::{self, NcclType};
 
+use crate::trace::Parts;
 use crate::{Op, ReduceOp};
 
 /// One rank's part in a call.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Call {
+pub(super) struct Call<'a> {
     pub(super) op: Op,
     /// Size as nccl-tests counts it.
     pub(super) bytes: u64,
@@ -16,14 +17,29 @@ pub(super) struct Call {
     pub(super) dtype: Option<&'static str>,
     /// The other side or the root.
     pub(super) peer: Option<i32>,
+    /// Elements for and from each rank, of calls that exchange them.
+    pub(super) parts: Option<Parts<'a>>,
+    pub(super) element_bytes: usize,
 }
 
-impl Call {
+impl<'a> Call<'a> {
     /// `elements` of `T` as nccl-tests counts them: the buffer of one rank, the long one where there is a short
     /// one.
     pub(super) fn new<T: NcclType>(op: Op, elements: usize) -> Self {
         let bytes = (elements as u64).saturating_mul(size_of::<T>() as u64);
-        Self { op, bytes, dtype: dtype(T::as_nccl_type() as c_int), peer: None }
+        Self {
+            op,
+            bytes,
+            dtype: dtype(T::as_nccl_type() as c_int),
+            peer: None,
+            parts: None,
+            element_bytes: size_of::<T>(),
+        }
+    }
+
+    pub(super) fn with_parts(mut self, parts: Parts<'a>) -> Self {
+        self.parts = Some(parts);
+        self
     }
 
     pub(super) fn with_peer(mut self, peer: i32) -> Self {

@@ -11,6 +11,7 @@ use cudarc::nccl::sys::{cudaStream_t, ncclComm_t};
 use super::NcclComm;
 use super::call::{Call, too_short};
 use super::library::{Library, SUCCESS};
+use crate::trace::Parts;
 use crate::{Op, Result};
 
 /// Device memory of a buffer that the caller holds until the call has been enqueued.
@@ -130,7 +131,8 @@ impl NcclComm {
             Some(format!("{} elements cannot be cut into {ranks} equal parts", send.len))
         };
         let count = send.len / ranks.max(1);
-        self.issue(Call::new::<T>(Op::AllToAll, send.len), problem, |nccl, comm, stream| {
+        let call = Call::new::<T>(Op::AllToAll, send.len).with_parts(Parts::Equal(count));
+        self.issue(call, problem, |nccl, comm, stream| {
             if let Some(all_to_all) = nccl.all_to_all {
                 // SAFETY: see above.
                 return unsafe { all_to_all(send.read(), recv.write(), count, code::<T>(), comm, stream) };
@@ -155,7 +157,8 @@ impl NcclComm {
             too_short(name, memory.len, total(counts))
         };
         let problem = wrong("send", send_counts, send).or_else(|| wrong("recv", recv_counts, recv));
-        let call = Call::new::<T>(Op::AllToAllV, total(send_counts).unwrap_or(usize::MAX));
+        let call = Call::new::<T>(Op::AllToAllV, total(send_counts).unwrap_or(usize::MAX))
+            .with_parts(Parts::Counts { sent: send_counts, received: recv_counts });
         self.issue(call, problem, |nccl, comm, stream| {
             exchange::<T>(nccl, send, recv, parts(send_counts), parts(recv_counts), comm, stream)
         })
@@ -180,7 +183,7 @@ impl NcclComm {
     /// NCCL has no barrier: every rank adds up one element, `token`, which nobody reads.
     pub(super) fn enqueue_barrier(&self, token: Memory) -> Result<NcclStatus> {
         let problem = too_short("token", token.len, Some(1));
-        let call = Call { op: Op::Barrier, bytes: 0, dtype: None, peer: None };
+        let call = Call { dtype: None, ..Call::new::<u8>(Op::Barrier, 0) };
         self.issue(call, problem, |nccl, comm, stream| {
             // SAFETY: see above.
             unsafe { (nccl.all_reduce)(token.read(), token.write(), 1, code::<u8>(), 0, comm, stream) }

@@ -62,11 +62,12 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use commtrace_instrument::GpuStream;
+use commtrace_instrument::{GpuStream, TokenExchange};
 use cudarc::driver::{CudaContext, CudaStream};
 use cudarc::nccl::sys;
 use tracing::Span;
 
+use crate::trace::Spread;
 use crate::{CallId, CallKind, Error, Result, trace};
 use call::Call;
 use library::{IN_PROGRESS, Library, SUCCESS};
@@ -192,7 +193,7 @@ impl NcclComm {
     /// recorded when it is entered.
     fn issue(
         &self,
-        call: Call,
+        call: Call<'_>,
         problem: Option<String>,
         enqueue: impl FnOnce(&Library, sys::ncclComm_t, sys::cudaStream_t) -> c_int,
     ) -> Result<NcclStatus> {
@@ -229,7 +230,7 @@ impl NcclComm {
 
 impl Shared {
     /// How errors name `call`; `seq` is its number if it is a collective.
-    fn call_id(&self, call: Call, seq: u64) -> CallId {
+    fn call_id(&self, call: Call<'_>, seq: u64) -> CallId {
         let Call { op, peer, .. } = call;
         let kind = match peer {
             Some(peer) if op.is_p2p() => CallKind::WithPeer { op, peer },
@@ -238,8 +239,8 @@ impl Shared {
         CallId { comm: Arc::clone(&self.name), call: kind }
     }
 
-    fn span(&self, call: Call, seq: u64, grouped: bool) -> Span {
-        trace::span(&trace::Call {
+    fn span(&self, call: Call<'_>, seq: u64, grouped: bool) -> Span {
+        let span = trace::span(&trace::Call {
             op: call.op,
             bytes: call.bytes,
             dtype: call.dtype,
@@ -251,7 +252,13 @@ impl Shared {
             peer: call.peer.and_then(|peer| u64::try_from(peer).ok()),
             stream: Some(&self.timed),
             grouped,
-        })
+        });
+        if let Some(parts) = call.parts {
+            let spread =
+                Spread { parts, element_bytes: call.element_bytes, tokens: TokenExchange::current() };
+            trace::record_spread(&span, self.rank, self.size, &spread);
+        }
+        span
     }
 }
 

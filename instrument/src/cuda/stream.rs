@@ -3,7 +3,7 @@
 use super::driver::{Handle, LEGACY_STREAM, PER_THREAD_STREAM, driver};
 use super::registry::{self, Candidate, Identity, KnownStream, Owner, find_again};
 use super::shared::say_unavailable;
-use crate::layer::CommtraceLayer;
+use crate::layer::recorder_of;
 use crate::local::with_local;
 use crate::stream::{SpanStream, StreamLabel};
 use cudarc::driver::CudaStream;
@@ -188,12 +188,6 @@ fn known(stream: &Arc<CudaStream>) -> Arc<KnownStream> {
             name: None,
         })
     })
-}
-
-/// The recorder behind a subscriber in which our layer is, wherever it is: boxed, optional, or below a
-/// filter of its own.
-pub(super) fn recorder_of(dispatch: &tracing::Dispatch) -> Option<&Arc<crate::recorder::Recorder>> {
-    dispatch.downcast_ref::<CommtraceLayer>()?.recorder()
 }
 
 /// Makes `span` one that is timed on `stream`. Where that is impossible it stays timed by the host.

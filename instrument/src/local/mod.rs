@@ -10,12 +10,14 @@ use crate::intern::InternCache;
 use crate::queue::{RawRecord, Sender, Sent};
 use crate::rank;
 use crate::recorder::{RankState, Recorder};
+use crate::routing::ExchangeRecord;
 use crate::spans::{Kind, NO_STEP, NO_U32, SpanCell, SpanFields, SpanTable, SpanWords};
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use tracing_core::span;
 
+mod exchange;
 #[cfg(feature = "cuda")]
 mod gpu;
 
@@ -86,6 +88,8 @@ pub(crate) struct Local {
     recorder: Arc<Recorder>,
     table: Arc<SpanTable>,
     sender: Sender,
+    /// Of the calls of which it is known how they spread over ranks.
+    exchanges: Option<Sender<ExchangeRecord>>,
     strings: InternCache,
     layouts: LayoutCache,
     stack: Vec<Open>,
@@ -114,6 +118,7 @@ impl Local {
         let rank = rank::current_rank();
         Self {
             sender: recorder.queue.sender(),
+            exchanges: None,
             strings: InternCache::new(),
             layouts: LayoutCache::new(),
             stack: Vec::with_capacity(16),

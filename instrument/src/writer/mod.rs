@@ -1,5 +1,6 @@
 //! The writer thread: from the threads' rings to record files and running aggregates.
 
+mod exchanges;
 #[cfg(feature = "cuda")]
 mod gpu;
 
@@ -15,6 +16,7 @@ use crate::spans::{Kind, NO_STEP, NO_U32, NO_U64, SpanCell, SpanFields};
 use commtrace_report::aggregate::Aggregator;
 use commtrace_report::gather::Sampler;
 use commtrace_report::record::{Header, Row, RowKind, meta};
+use exchanges::Exchanges;
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -43,6 +45,7 @@ pub(crate) struct Writer {
     dropped_written: u64,
     untracked_written: u64,
     since_advance: usize,
+    exchanges: Exchanges,
 }
 
 /// A collective that is still open after this long is written as open, even between long flushes.
@@ -88,6 +91,7 @@ impl Writer {
                 dropped_written: 0,
                 untracked_written: 0,
                 since_advance: 0,
+                exchanges: Exchanges::default(),
             };
             writer.ranks.extend(writer.config.launch.rank);
             // A fault of ours must neither take the application down nor let its end wait.
@@ -167,6 +171,8 @@ impl Writer {
         for ring in &mut rings {
             // Only what is there now: a busy thread must not keep the others waiting.
             let ready = ring.records.slots();
+            // What was sent before these records is there by now.
+            self.exchanges.take(&self.recorder.exchanges);
             if let Ok(chunk) = ring.records.read_chunk(ready) {
                 drained += ready;
                 for record in chunk {
@@ -216,6 +222,7 @@ impl Writer {
         let fields = &record.words.unpack();
         self.update_strings(fields);
         let (times, reason) = self.times(record, fields.kind);
+        let exchange = if fields.kind.is_comm() { self.exchanges.of(fields) } else { None };
         let row = Row {
             start_ns: times.map(|(start_ns, _)| start_ns),
             dur_ns: times.map(|(_, dur_ns)| dur_ns),
@@ -224,6 +231,7 @@ impl Writer {
             untimed: reason.as_deref(),
             ..row(row_kind(fields.kind), fields, &self.strings)
         };
+        let row = exchange.as_deref().map_or(row, |exchange| exchanges::with(row, exchange));
         self.aggregator.push(fields.rank, &row);
         self.sampler.push(fields.rank, &row);
         if let Some(files) = &mut self.files {
@@ -354,6 +362,7 @@ impl Writer {
                 );
             }
         }
+        self.write_lost_exchanges();
         for communicator in self.recorder.take_communicators() {
             let members: Vec<String> = communicator.ranks.iter().map(u32::to_string).collect();
             let members = members.join(",");

@@ -153,14 +153,14 @@ fn in_range(track: &Track, index: &StepIndex, range: StepRange) -> Track {
             kept.compute.push_labelled(interval, label);
         }
     }
-    for (row, mut interval) in track.comm.iter().enumerate() {
+    for (row, (mut interval, exchange)) in track.comm.iter_exchanges().enumerate() {
         interval.step = keep(interval.step, interval.start_ns);
         if interval.step.is_some() {
             let generation = track.generation(row);
             if kept.processes.last().map_or(0, |process| process.generation) != generation {
                 kept.processes.push(ProcessRows { first: kept.comm.len(), generation });
             }
-            kept.comm.push(interval);
+            kept.comm.push_exchange(interval, exchange);
         }
     }
     kept

@@ -1,7 +1,7 @@
 //! The rows of one rank.
 
 use crate::record::{RecordError, RecordWriter, Row, RowKind, meta};
-use crate::timeline::{Comm, Input, Names, Sym, Timeline, Track};
+use crate::timeline::{Comm, Exchange, Input, Names, RoutingPhase, Sym, Timeline, Track};
 use std::collections::HashSet;
 use std::io::Write;
 
@@ -39,13 +39,13 @@ pub(super) fn write<W: Write>(
             });
             flush_if_full(writer)?;
         }
-        for comm in track.comm.iter() {
+        for (comm, exchange) in track.comm.iter_exchanges() {
             let start_ns = Some(comm.start_ns);
-            writer.push(&Row { start_ns, device, ..comm_row(&comm, names) });
+            writer.push(&Row { start_ns, device, ..comm_row(&comm, exchange, names) });
             flush_if_full(writer)?;
         }
-        for comm in track.unplaced.iter() {
-            writer.push(&Row { device, ..comm_row(&comm, names) });
+        for (comm, exchange) in track.unplaced.iter_exchanges() {
+            writer.push(&Row { device, ..comm_row(&comm, exchange, names) });
             flush_if_full(writer)?;
         }
         for step in &track.steps {
@@ -93,7 +93,7 @@ fn length(start_ns: i64, end_ns: i64) -> i64 {
     end_ns.saturating_sub(start_ns)
 }
 
-fn comm_row<'a>(comm: &Comm, names: &'a Names) -> Row<'a> {
+fn comm_row<'a>(comm: &Comm, exchange: Option<Exchange<'a>>, names: &'a Names) -> Row<'a> {
     let text = |sym: Option<Sym>| sym.map(|sym| names.get(sym));
     Row {
         dur_ns: Some(length(comm.start_ns, comm.end_ns)),
@@ -106,6 +106,10 @@ fn comm_row<'a>(comm: &Comm, names: &'a Names) -> Row<'a> {
         dtype: text(comm.dtype),
         stream: text(comm.stream),
         step: comm.step,
+        phase: exchange.and_then(|exchange| exchange.phase).map(RoutingPhase::as_str),
+        token_bytes: exchange.and_then(|exchange| exchange.token_bytes),
+        sent_bytes: exchange.map(|exchange| exchange.sent_bytes),
+        received_bytes: exchange.map(|exchange| exchange.received_bytes),
         ..Row::new(RowKind::Comm, names.get(comm.op))
     }
 }

@@ -132,7 +132,20 @@ impl Sampler {
             dtype: sym(row.dtype),
             stream: sym(row.stream),
             name: names.intern(row.name),
-            row: Row { name: "", label: None, comm: None, dtype: None, stream: None, untimed: None, ..*row },
+            row: Row {
+                name: "",
+                label: None,
+                comm: None,
+                dtype: None,
+                stream: None,
+                untimed: None,
+                // How bytes spread over ranks is summed up in figures, which are of all steps.
+                phase: None,
+                token_bytes: None,
+                sent_bytes: None,
+                received_bytes: None,
+                ..*row
+            },
         }
     }
 

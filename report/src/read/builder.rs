@@ -259,12 +259,12 @@ fn of(rank: u32) -> RangeInclusive<(u32, Option<u32>)> {
 /// that was seen first.
 fn interleave(device: &CommColumns, host: &CommColumns, by_device: &[bool]) -> CommColumns {
     let mut both = CommColumns::default();
-    let (mut device, mut host) = (device.iter(), host.iter());
+    let (mut device, mut host) = (device.iter_exchanges(), host.iter_exchanges());
     for &by_device in by_device {
         let next = if by_device { device.next() } else { host.next() };
-        next.into_iter().for_each(|interval| both.push(interval));
+        next.into_iter().for_each(|(interval, exchange)| both.push_exchange(interval, exchange));
     }
-    device.chain(host).for_each(|interval| both.push(interval));
+    device.chain(host).for_each(|(interval, exchange)| both.push_exchange(interval, exchange));
     both
 }
 
@@ -273,8 +273,10 @@ fn append(track: &mut Track, other: Track) {
     for (interval, label) in other.compute.iter_labelled() {
         track.compute.push_labelled(interval, label);
     }
-    other.comm.iter().for_each(|interval| track.comm.push(interval));
-    other.unplaced.iter().for_each(|interval| track.unplaced.push(interval));
+    let pairs = [(&other.comm, &mut track.comm), (&other.unplaced, &mut track.unplaced)];
+    for (from, to) in pairs {
+        from.iter_exchanges().for_each(|(interval, exchange)| to.push_exchange(interval, exchange));
+    }
     track.steps.extend(other.steps);
     track.open.extend(other.open);
     track.clock = track.clock.or(other.clock);

@@ -22,3 +22,11 @@ pub(crate) fn compute_warning(rank: u32, untimed: &Untimed) -> String {
         reasons.join(", ")
     )
 }
+
+/// What a reader of the report has to know of calls whose bytes per rank were lost.
+pub(crate) fn peer_bytes_warning(calls: u64) -> String {
+    format!(
+        "Of {calls} calls it was lost how their bytes spread over ranks (a queue was full, or the counts given for a \
+         call were not those of its communicator): these are not in the figures of expert routing."
+    )
+}

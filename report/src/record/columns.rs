@@ -1,8 +1,10 @@
 //! Rows to the columns of one record batch.
 
+use super::schema::per_peer_item;
 use super::{Row, RowKind};
 use arrow_array::builder::{
-    Int8Builder, Int16Builder, Int64Builder, StringBuilder, UInt32Builder, UInt64Builder,
+    ArrayBuilder, Int8Builder, Int16Builder, Int64Builder, ListBuilder, StringBuilder, UInt32Builder,
+    UInt64Builder,
 };
 use arrow_array::{ArrayRef, DictionaryArray, RecordBatch, StringArray};
 use arrow_schema::{ArrowError, SchemaRef};
@@ -11,6 +13,9 @@ use std::sync::Arc;
 
 /// Most rows of one batch.
 pub(super) const MAX_ROWS: usize = 65_536;
+
+/// Most numbers per rank of the communicator in one batch: 8 MiB.
+const MAX_PEER_NUMBERS: usize = 1 << 20;
 
 /// A text column keeps its dictionary from batch to batch, so that it is written only when something
 /// was added, up to this many entries. A column with more distinct texts than that (a label per
@@ -48,6 +53,10 @@ pub(super) struct Columns {
     span: UInt64Builder,
     untimed: TextColumn,
     value: Int64Builder,
+    phase: TextColumn,
+    token_bytes: UInt64Builder,
+    sent_bytes: ListBuilder<UInt64Builder>,
+    received_bytes: ListBuilder<UInt64Builder>,
 }
 
 impl Columns {
@@ -74,6 +83,10 @@ impl Columns {
             span: UInt64Builder::new(),
             untimed: TextColumn::new(),
             value: Int64Builder::new(),
+            phase: TextColumn::new(),
+            token_bytes: UInt64Builder::new(),
+            sent_bytes: per_peer(),
+            received_bytes: per_peer(),
         }
     }
 
@@ -83,7 +96,8 @@ impl Columns {
 
     /// Adds `row`, or nothing of it.
     pub(super) fn push(&mut self, row: &Row<'_>) -> Result<(), Full> {
-        if self.rows >= MAX_ROWS {
+        let peer_numbers = self.sent_bytes.values_ref().len() + self.received_bytes.values_ref().len();
+        if self.rows >= MAX_ROWS || peer_numbers >= MAX_PEER_NUMBERS {
             return Err(Full);
         }
         // All keys first: a full dictionary must leave every column at the same length.
@@ -93,6 +107,7 @@ impl Columns {
         let dtype = self.dtype.key(row.dtype)?;
         let stream = self.stream.key(row.stream)?;
         let untimed = self.untimed.key(row.untimed)?;
+        let phase = self.phase.key(row.phase)?;
         self.kind.append_value(row.kind.code());
         self.name.keys.append_option(name);
         self.label.keys.append_option(label);
@@ -112,6 +127,10 @@ impl Columns {
         self.span.append_option(row.span);
         self.untimed.keys.append_option(untimed);
         self.value.append_option(row.value);
+        self.phase.keys.append_option(phase);
+        self.token_bytes.append_option(row.token_bytes);
+        append(&mut self.sent_bytes, row.sent_bytes);
+        append(&mut self.received_bytes, row.received_bytes);
         self.rows += 1;
         Ok(())
     }
@@ -142,9 +161,22 @@ impl Columns {
                 Arc::new(self.span.finish()),
                 self.untimed.take()?,
                 Arc::new(self.value.finish()),
+                self.phase.take()?,
+                Arc::new(self.token_bytes.finish()),
+                Arc::new(self.sent_bytes.finish()),
+                Arc::new(self.received_bytes.finish()),
             ],
         )
     }
+}
+
+fn per_peer() -> ListBuilder<UInt64Builder> {
+    ListBuilder::new(UInt64Builder::new()).with_field(per_peer_item())
+}
+
+fn append(column: &mut ListBuilder<UInt64Builder>, bytes: Option<&[u64]>) {
+    column.values().append_slice(bytes.unwrap_or_default());
+    column.append(bytes.is_some());
 }
 
 /// A dictionary-encoded column.

@@ -9,12 +9,15 @@
 //! regularly; every batch before the cut is still readable.
 
 mod columns;
+mod exchange;
 mod header;
 mod row;
 mod schema;
 mod writer;
 
+pub use exchange::{MAX_PEERS, fold_peers};
 pub use header::{Header, HeaderError, file_name};
 pub use row::{Row, RowKind, meta};
+pub(crate) use schema::COLUMNS_OF_VERSION_1;
 pub use schema::{SCHEMA_VERSION, schema};
 pub use writer::{RecordError, RecordWriter};

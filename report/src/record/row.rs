@@ -63,6 +63,8 @@ pub mod meta {
     pub const GPU_ANCHOR: &str = "gpu_anchor";
     /// `value`: records lost since the last such row; `label`: why.
     pub const DROPPED: &str = "dropped";
+    /// `value`: calls since the last such row whose bytes per rank were lost; the calls themselves were not.
+    pub const PEER_BYTES_DROPPED: &str = "peer_bytes_dropped";
     /// The file reached `COMMTRACE_MAX_MB` (`value`, in MiB); intervals after this are not in it.
     pub const CAPPED: &str = "capped";
     /// `label`: the rank's summary as JSON, written when the file was capped.
@@ -124,6 +126,15 @@ pub struct Row<'a> {
     pub untimed: Option<&'a str>,
     /// Value of a meta row.
     pub value: Option<i64>,
+    /// What a call that routes tokens to experts does: `dispatch` or `combine`.
+    pub phase: Option<&'a str>,
+    /// Size of one token, where the bytes for each rank are a multiple of it.
+    pub token_bytes: Option<u64>,
+    /// Bytes sent to each rank of the communicator, in its order; of communicators with more than
+    /// [`MAX_PEERS`](super::MAX_PEERS) ranks two numbers, those to the own rank and those to all others.
+    pub sent_bytes: Option<&'a [u64]>,
+    /// Bytes received from each rank, likewise.
+    pub received_bytes: Option<&'a [u64]>,
 }
 
 impl<'a> Row<'a> {
@@ -149,6 +160,10 @@ impl<'a> Row<'a> {
             span: None,
             untimed: None,
             value: None,
+            phase: None,
+            token_bytes: None,
+            sent_bytes: None,
+            received_bytes: None,
         }
     }
 }

@@ -1,9 +1,15 @@
 //! The columns of a record file.
 
-use arrow_schema::{DataType, Field, Schema};
+use arrow_schema::{DataType, Field, FieldRef, Schema};
+use std::sync::Arc;
 
 /// Version of the columns' names, types and meaning. If you change any of them, raise this.
-pub const SCHEMA_VERSION: u32 = 1;
+///
+/// Version 2 added the last four columns, version 1 ends with `value`.
+pub const SCHEMA_VERSION: u32 = 2;
+
+/// How many columns there were in version 1.
+pub(crate) const COLUMNS_OF_VERSION_1: usize = 19;
 
 /// The Arrow schema, without the header's metadata.
 ///
@@ -30,10 +36,23 @@ pub fn schema() -> Schema {
         Field::new("span", DataType::UInt64, true),
         Field::new("untimed", text(DataType::Int16), true),
         Field::new("value", DataType::Int64, true),
+        Field::new("phase", text(DataType::Int16), true),
+        Field::new("token_bytes", DataType::UInt64, true),
+        Field::new("sent_bytes", per_peer(), true),
+        Field::new("received_bytes", per_peer(), true),
     ])
 }
 
 // Signed keys, as the Arrow format recommends for the sake of readers without unsigned integers.
 fn text(key: DataType) -> DataType {
     DataType::Dictionary(Box::new(key), Box::new(DataType::Utf8))
+}
+
+fn per_peer() -> DataType {
+    DataType::List(per_peer_item())
+}
+
+/// The item of the columns that have a number for each rank of the communicator.
+pub(super) fn per_peer_item() -> FieldRef {
+    Arc::new(Field::new("item", DataType::UInt64, false))
 }

@@ -1,6 +1,7 @@
 //! Column storage of a track: one vector per field, "none" stored as a value that cannot occur.
 
 use super::Sym;
+use super::exchange::{Exchange, Exchanges};
 use super::sparse::Sparse;
 
 const NO_SYM: u32 = super::sparse::NONE;
@@ -193,9 +194,33 @@ pub struct CommColumns {
     algorithm: Sparse,
     protocol: Sparse,
     step: Vec<i64>,
+    exchanges: Exchanges,
 }
 
 impl CommColumns {
+    /// Appends an interval of which may be known how it spreads over the ranks of its communicator.
+    pub fn push_exchange(&mut self, interval: Comm, exchange: Option<Exchange<'_>>) {
+        if let Some(exchange) = exchange {
+            self.exchanges.push(self.len(), exchange);
+        }
+        self.push(interval);
+    }
+
+    /// How the interval at `index` spreads over the ranks of its communicator, if that is known.
+    pub fn exchange(&self, index: usize) -> Option<Exchange<'_>> {
+        self.exchanges.get(index)
+    }
+
+    /// Whether that is known of any interval.
+    pub fn has_exchanges(&self) -> bool {
+        !self.exchanges.is_empty()
+    }
+
+    /// All intervals with how they spread over ranks, in record order.
+    pub fn iter_exchanges(&self) -> impl ExactSizeIterator<Item = (Comm, Option<Exchange<'_>>)> + '_ {
+        self.iter().enumerate().map(|(index, interval)| (interval, self.exchange(index)))
+    }
+
     /// Appends an interval.
     pub fn push(&mut self, interval: Comm) {
         let row = self.len();
@@ -263,6 +288,7 @@ impl CommColumns {
         small.into_iter().for_each(Vec::shrink_to_fit);
         let sparse = [&mut self.dtype, &mut self.peer, &mut self.algorithm, &mut self.protocol];
         sparse.into_iter().for_each(Sparse::shrink);
+        self.exchanges.shrink();
     }
 
     /// Replaces the symbols by those of another table, those of communicators by `communicator`.

@@ -5,10 +5,12 @@
 //! between hotspots go to the op seen first.
 
 mod columns;
+mod exchange;
 mod names;
 mod sparse;
 
 pub use columns::{Comm, CommColumns, Compute, ComputeColumns};
+pub use exchange::{Exchange, RoutingPhase};
 pub use names::{Names, Sym};
 
 use crate::nccl::{Inspector, NcclLog, NcclTests};
@@ -190,6 +192,8 @@ pub struct Input {
     pub selection: Vec<String>,
     /// Records that were lost while recording.
     pub dropped: u64,
+    /// Calls of which it was lost how their bytes spread over ranks, and nothing else.
+    pub peer_bytes_dropped: u64,
     /// The file reached its size limit, so that it holds only the beginning of the run.
     pub capped: Option<Capped>,
     /// For inputs whose events are told apart by their names: what matched which rule.

@@ -1,12 +1,12 @@
 //! Messages to batches of rows.
 
-use super::frame::{Frame, check_columns, check_texts};
-use crate::record::{Header, HeaderError, RowKind, schema};
-use crate::timeline::{Names, Sym};
+use super::frame::{Frame, Shape, check_columns, check_texts};
+use crate::record::{COLUMNS_OF_VERSION_1, Header, HeaderError, RowKind, schema};
+use crate::timeline::{Exchange, Names, RoutingPhase, Sym};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowDictionaryKeyType, ArrowPrimitiveType};
 use arrow_array::types::{Int8Type, Int16Type, Int64Type, UInt32Type, UInt64Type};
-use arrow_array::{Array, ArrayRef, DictionaryArray, PrimitiveArray, RecordBatch, StringArray};
+use arrow_array::{Array, ArrayRef, DictionaryArray, ListArray, PrimitiveArray, RecordBatch, StringArray};
 use arrow_buffer::ArrowNativeType;
 use arrow_ipc::MessageHeader;
 use arrow_ipc::convert::try_fb_to_schema;
@@ -40,8 +40,7 @@ pub(super) enum Decoded {
 /// Decodes the messages behind the schema.
 pub(super) struct Decoder {
     schema: SchemaRef,
-    /// Bytes of each column's values.
-    widths: Vec<u64>,
+    shapes: Vec<Shape>,
     dictionaries: HashMap<i64, ArrayRef>,
 }
 
@@ -59,15 +58,12 @@ impl Decoder {
         let metadata = schema.metadata().clone().into_iter().collect();
         let header = Header::from_metadata(&metadata).map_err(Fault::Header)?;
         let wanted = self::schema();
-        if schema.fields().len() != wanted.fields().len() {
-            let what = format!(
-                "it has {} columns, a record file has {}",
-                schema.fields().len(),
-                wanted.fields().len()
-            );
+        let columns = schema.fields().len();
+        if columns != wanted.fields().len() && columns != COLUMNS_OF_VERSION_1 {
+            let what = format!("it has {columns} columns, a record file has {}", wanted.fields().len());
             return Err(Fault::Stream(what));
         }
-        let mut widths = Vec::new();
+        let mut shapes = Vec::new();
         for (field, wanted) in schema.fields().iter().zip(wanted.fields()) {
             if field.name() != wanted.name() || field.data_type() != wanted.data_type() {
                 let what = format!(
@@ -79,13 +75,14 @@ impl Decoder {
                 );
                 return Err(Fault::Stream(what));
             }
-            let values = match field.data_type() {
-                DataType::Dictionary(key, _) => key,
-                other => other,
-            };
-            widths.push(values.primitive_width().unwrap_or(1) as u64);
+            let width = |values: &DataType| values.primitive_width().unwrap_or(1) as u64;
+            shapes.push(match field.data_type() {
+                DataType::Dictionary(key, _) => Shape::Values(width(key)),
+                DataType::List(item) => Shape::Lists(width(item.data_type())),
+                other => Shape::Values(width(other)),
+            });
         }
-        let decoder = Self { schema: Arc::new(schema), widths, dictionaries: HashMap::new() };
+        let decoder = Self { schema: Arc::new(schema), shapes, dictionaries: HashMap::new() };
         Ok((decoder, header))
     }
 
@@ -115,7 +112,7 @@ impl Decoder {
                 };
                 let rows = u64::try_from(batch.length()).unwrap_or(0);
                 guard(|| {
-                    check_columns(&batch, &frame.body, &self.widths)?;
+                    check_columns(&batch, &frame.body, &self.shapes)?;
                     let schema = Arc::clone(&self.schema);
                     let batch =
                         read_record_batch(&frame.body, batch, schema, &self.dictionaries, None, &version)
@@ -163,6 +160,16 @@ pub(super) struct Rows {
     pub span: Numbers<UInt64Type>,
     pub untimed: Texts,
     pub value: Numbers<Int64Type>,
+    /// Version 2 of the schema added these.
+    pub exchanges: Option<ExchangeRows>,
+}
+
+/// The columns that say how calls spread over ranks.
+pub(super) struct ExchangeRows {
+    pub phase: Texts,
+    pub token_bytes: Numbers<UInt64Type>,
+    pub sent_bytes: Lists,
+    pub received_bytes: Lists,
 }
 
 impl Rows {
@@ -192,12 +199,33 @@ impl Rows {
             span: Numbers::new(batch, "span")?,
             untimed: Texts::new(batch, "untimed")?,
             value: Numbers::new(batch, "value")?,
+            exchanges: if batch.num_columns() > COLUMNS_OF_VERSION_1 {
+                Some(ExchangeRows {
+                    phase: Texts::new(batch, "phase")?,
+                    token_bytes: Numbers::new(batch, "token_bytes")?,
+                    sent_bytes: Lists::new(batch, "sent_bytes")?,
+                    received_bytes: Lists::new(batch, "received_bytes")?,
+                })
+            } else {
+                None
+            },
         })
     }
 
     /// Number of rows.
     pub fn len(&self) -> usize {
         self.rows
+    }
+
+    /// How the call of `row` spreads over the ranks of its communicator, if that was recorded.
+    pub fn exchange(&self, row: usize) -> Option<Exchange<'_>> {
+        let exchanges = self.exchanges.as_ref()?;
+        Some(Exchange {
+            phase: exchanges.phase.text(row).and_then(RoutingPhase::from_name),
+            token_bytes: exchanges.token_bytes.get(row).filter(|&bytes| bytes > 0),
+            sent_bytes: exchanges.sent_bytes.get(row)?,
+            received_bytes: exchanges.received_bytes.get(row)?,
+        })
     }
 
     /// What the row is about; `None` for a kind that is not known here.
@@ -219,6 +247,30 @@ impl<T: ArrowPrimitiveType> Numbers<T> {
 
     pub fn get(&self, row: usize) -> Option<T::Native> {
         self.0.is_valid(row).then(|| self.0.value(row))
+    }
+}
+
+/// A nullable column of lists of numbers.
+pub(super) struct Lists {
+    lists: ListArray,
+    numbers: PrimitiveArray<UInt64Type>,
+}
+
+impl Lists {
+    fn new(batch: &RecordBatch, name: &str) -> Result<Self, String> {
+        let lists = column(batch, name)?.as_list_opt::<i32>();
+        let lists = lists.ok_or_else(|| format!("column `{name}` is of another type"))?.clone();
+        let numbers = lists.values().as_primitive_opt::<UInt64Type>();
+        let numbers = numbers.ok_or_else(|| format!("column `{name}` holds no numbers"))?.clone();
+        Ok(Self { lists, numbers })
+    }
+
+    pub fn get(&self, row: usize) -> Option<&[u64]> {
+        if !self.lists.is_valid(row) {
+            return None;
+        }
+        let bound = |at: usize| usize::try_from(*self.lists.value_offsets().get(at)?).ok();
+        self.numbers.values().get(bound(row)?..bound(row + 1)?)
     }
 }
 

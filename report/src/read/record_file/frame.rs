@@ -2,7 +2,7 @@
 //! is allocated or decoded: sizes in a torn or damaged file can be anything.
 
 use arrow_buffer::Buffer;
-use arrow_ipc::{Message, RecordBatch, root_as_message};
+use arrow_ipc::{FieldNode, Message, RecordBatch, root_as_message};
 use std::io::{self, Read};
 
 /// Largest metadata of a message. Ours is about a kilobyte.
@@ -143,51 +143,89 @@ impl<R: Read> Frames<R> {
     }
 }
 
-/// Whether the columns of `batch`, whose values are `widths` bytes wide, lie within `body` and have the
-/// sizes that its rows need: the decoder takes that for granted, and a size in a damaged file may be
-/// petabytes.
-pub(super) fn check_columns(batch: &RecordBatch<'_>, body: &[u8], widths: &[u64]) -> Result<(), String> {
-    let rows = check_rows(batch)?;
+/// What a column is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// A value of this many bytes per row.
+    Values(u64),
+    /// A list of such values per row.
+    Lists(u64),
+}
+
+impl Shape {
+    /// Arrays that it is stored as, of two buffers each.
+    fn arrays(self) -> usize {
+        match self {
+            Self::Values(_) => 1,
+            Self::Lists(_) => 2,
+        }
+    }
+}
+
+/// Whether the columns of `batch`, which have these `shapes`, lie within `body` and have the sizes that its
+/// rows need: the decoder takes that for granted, and a size in a damaged file may be petabytes.
+pub(super) fn check_columns(batch: &RecordBatch<'_>, body: &[u8], shapes: &[Shape]) -> Result<(), String> {
+    let rows = check_count(batch.length())?;
+    let arrays: usize = shapes.iter().map(|shape| shape.arrays()).sum();
+    let nodes = batch.nodes().filter(|nodes| nodes.len() == arrays);
+    let nodes = nodes.ok_or("a batch with another number of columns")?;
     let buffers = batch.buffers().ok_or("a batch without columns")?;
-    if buffers.len() != 2 * widths.len() {
+    if buffers.len() != 2 * arrays {
         return Err(format!("a batch of {} buffers", buffers.len()));
     }
-    for (column, &width) in widths.iter().enumerate() {
-        check_validity(decoded_size(batch, buffers.get(2 * column), body)?, rows)?;
-        check_values(decoded_size(batch, buffers.get(2 * column + 1), body)?, rows, width)?;
+    let size = |buffer: usize| decoded_size(batch, buffers.get(buffer), body);
+    let mut array = 0;
+    for &shape in shapes {
+        check_node(nodes.get(array), rows)?;
+        check_validity(size(2 * array)?, rows)?;
+        let values = size(2 * array + 1)?;
+        match shape {
+            Shape::Values(width) => check_values(values, rows, width)?,
+            Shape::Lists(width) => {
+                check_offsets(values, rows)?;
+                let inner = nodes.get(array + 1);
+                let count = check_count(inner.length())?;
+                check_node(inner, count)?;
+                check_validity(size(2 * array + 2)?, count)?;
+                check_values(size(2 * array + 3)?, count, width)?;
+            }
+        }
+        array += shape.arrays();
     }
     Ok(())
 }
 
 /// As [`check_columns`] for the texts of a dictionary.
 pub(super) fn check_texts(batch: &RecordBatch<'_>, body: &[u8]) -> Result<(), String> {
-    let rows = check_rows(batch)?;
+    let rows = check_count(batch.length())?;
+    batch.nodes().into_iter().flatten().try_for_each(|node| check_node(node, rows))?;
     let buffers = batch.buffers().filter(|buffers| buffers.len() == 3);
     let buffers = buffers.ok_or("a dictionary that is not of texts")?;
     check_validity(decoded_size(batch, buffers.get(0), body)?, rows)?;
-    let offsets = decoded_size(batch, buffers.get(1), body)?;
-    // No offsets at all stand for an empty dictionary.
-    if offsets != 0 || rows != 0 {
-        check_values(offsets, rows + 1, 4)?;
-    }
+    check_offsets(decoded_size(batch, buffers.get(1), body)?, rows)?;
     decoded_size(batch, buffers.get(2), body).map(|_| ())
 }
 
-fn check_rows(batch: &RecordBatch<'_>) -> Result<u64, String> {
-    let rows = batch.length();
-    if !(0..=MAX_ROWS).contains(&rows) {
-        return Err(format!("a batch of {rows} rows"));
+fn check_count(rows: i64) -> Result<u64, String> {
+    u64::try_from(rows).ok().filter(|_| rows <= MAX_ROWS).ok_or_else(|| format!("a batch of {rows} rows"))
+}
+
+fn check_node(node: &FieldNode, rows: u64) -> Result<(), String> {
+    let fits = |number: i64| u64::try_from(number).is_ok_and(|number| number <= rows);
+    if u64::try_from(node.length()) != Ok(rows) || !fits(node.null_count()) {
+        return Err(format!(
+            "a column of {} rows, {} of them null, in a batch of {rows} rows",
+            node.length(),
+            node.null_count()
+        ));
     }
-    for node in batch.nodes().into_iter().flatten() {
-        if node.length() != rows || !(0..=rows).contains(&node.null_count()) {
-            return Err(format!(
-                "a column of {} rows, {} of them null, in a batch of {rows} rows",
-                node.length(),
-                node.null_count()
-            ));
-        }
-    }
-    Ok(rows.unsigned_abs())
+    Ok(())
+}
+
+/// Where each text or list begins and ends.
+fn check_offsets(size: u64, rows: u64) -> Result<(), String> {
+    // No offsets at all stand for no rows.
+    if size == 0 && rows == 0 { Ok(()) } else { check_values(size, rows + 1, 4) }
 }
 
 /// A bit per row, or nothing where no row is null.

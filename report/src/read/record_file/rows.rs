@@ -2,11 +2,11 @@
 
 use super::super::builder::Builder;
 use super::super::lanes::{Lane, LaneKey, Lanes};
-use super::super::untimed::compute_warning;
+use super::super::untimed::{compute_warning, peer_bytes_warning};
 use super::decode::Rows;
 use crate::gather::Thinning;
 use crate::record::{Header, RowKind, meta};
-use crate::timeline::{Capped, Comm, Compute, Input, Open, Process, Seen, Step, Sym, Untimed};
+use crate::timeline::{Capped, Comm, Compute, Exchange, Input, Open, Process, Seen, Step, Sym, Untimed};
 use indexmap::IndexMap;
 use std::collections::{HashMap, HashSet};
 
@@ -152,7 +152,7 @@ impl Assembly {
         let (track, names) = builder.track(self.rank, device);
         let stream = rows.stream.sym(row, names);
         let columns = if placed { &mut track.comm } else { &mut track.unplaced };
-        columns.push(Comm {
+        let interval = Comm {
             bytes,
             comm: rows.comm.sym(row, names),
             seq: rows.seq.get(row),
@@ -163,7 +163,13 @@ impl Assembly {
             peer: rows.peer.get(row),
             step: rows.step.get(row),
             ..Comm::new(op, start_ns, end_ns)
-        });
+        };
+        let exchange = rows.exchange(row);
+        let fits = |exchange: &Exchange<'_>| interval.comm_size.is_some_and(|size| exchange.fits(size));
+        if exchange.is_some_and(|exchange| !fits(&exchange)) {
+            *self.input.anomalies.entry("malformed_peer_bytes".to_owned()).or_default() += 1;
+        }
+        columns.push_exchange(interval, exchange.filter(fits));
         if placed && let Some(lane) = self.lane(stream, device, rows.thread.get(row)) {
             self.lanes.add_comm(lane, start_ns, end_ns);
         }
@@ -223,6 +229,10 @@ impl Assembly {
                 let reason = label.unwrap_or("unknown").to_owned();
                 *self.drops.entry(reason).or_default() += count;
                 self.input.dropped += count;
+            }
+            Some(meta::PEER_BYTES_DROPPED) => {
+                let count = value.and_then(|value| u64::try_from(value).ok()).unwrap_or(0);
+                self.input.peer_bytes_dropped += count;
             }
             Some(meta::CAPPED) => {
                 let capped = self.input.capped.get_or_insert_with(Capped::default);
@@ -378,6 +388,9 @@ impl Assembly {
                 self.input.dropped,
                 reasons.join(", ")
             ));
+        }
+        if self.input.peer_bytes_dropped > 0 {
+            builder.warn(peer_bytes_warning(self.input.peer_bytes_dropped));
         }
         if let Some(capped) = &self.input.capped {
             let limit = capped.limit_mib.map_or(String::new(), |limit| format!(" of {limit} MiB"));

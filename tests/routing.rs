@@ -1,0 +1,152 @@
+//! How tokens are routed to experts: from the calls to record files and reports.
+
+use commtrace::collectives::Result;
+use commtrace::prelude::*;
+use commtrace::report::read::{ReadOptions, read};
+use commtrace::report::timeline::{Exchange, RoutingPhase, Timeline};
+use commtrace::{Config, Guard, Mode, PeerCounts, TokenExchange, record_routing};
+use std::path::Path;
+use tracing_subscriber::layer::SubscriberExt;
+
+const RANKS: usize = 4;
+const HIDDEN: usize = 8;
+const STEPS: i64 = 3;
+
+/// Tokens from each rank to each: rank 2 has the expert that most want.
+const TOKENS: [[usize; RANKS]; RANKS] = [[1, 0, 5, 2], [0, 2, 6, 0], [1, 1, 4, 2], [3, 0, 5, 0]];
+
+fn sent(rank: usize) -> Vec<usize> {
+    TOKENS[rank].iter().map(|tokens| tokens * HIDDEN).collect()
+}
+
+fn received(rank: usize) -> Vec<usize> {
+    TOKENS.iter().map(|row| row[rank] * HIDDEN).collect()
+}
+
+fn buffer(counts: &[usize]) -> Vec<f32> {
+    vec![1.0; counts.iter().sum()]
+}
+
+/// Records what `rank` does on each rank.
+fn record<R: Send>(mode: Mode, rank: impl Fn(LocalComm) -> Result<R> + Sync) -> Guard {
+    let (layer, guard) = Config::default().mode(mode).layer().unwrap();
+    let dispatch = tracing::Dispatch::new(tracing_subscriber::registry().with(layer));
+    let results = tracing::dispatcher::with_default(&dispatch, || {
+        LocalComm::run(RANKS, |comm| tracing::dispatcher::with_default(&dispatch, || rank(comm)))
+    });
+    results.into_iter().for_each(|result| drop(result.unwrap()));
+    guard
+}
+
+/// Dispatches and combines once a step: blocking, not blocking, and in a group.
+fn experts(comm: &LocalComm) -> Result<()> {
+    let (out, back) = (sent(comm.rank()), received(comm.rank()));
+    for step in 0..STEPS {
+        let _step = step_span!(step).entered();
+        let (tokens, mut arrived) = (buffer(&out), buffer(&back));
+        {
+            let _dispatch = dispatch_scope(HIDDEN);
+            match step {
+                0 => comm.all_to_all_v(&tokens, &out, &mut arrived, &back)?,
+                1 => drop(comm.all_to_all_v_async(tokens, &out, buffer(&back), &back).wait()?),
+                _ => comm.group(|group| group.all_to_all_v(&tokens, &out, &mut arrived, &back))?,
+            }
+        }
+        let mut results = buffer(&out);
+        comm.group(|group| {
+            // It ends before the group does.
+            let _combine = combine_scope(HIDDEN);
+            group.all_to_all_v(&arrived, &back, &mut results, &out)
+        })?;
+    }
+    Ok(())
+}
+
+fn read_folder(folder: &Path) -> Timeline {
+    read(&[folder.to_owned()], &ReadOptions::default()).unwrap()
+}
+
+fn exchanges(timeline: &Timeline, rank: usize) -> Vec<Option<Exchange<'_>>> {
+    timeline.tracks[rank].comm.iter_exchanges().map(|(_, exchange)| exchange).collect()
+}
+
+fn bytes(counts: &[usize]) -> Vec<u64> {
+    counts.iter().map(|&count| 4 * count as u64).collect()
+}
+
+#[test]
+fn a_record_holds_the_bytes_for_each_rank() {
+    let folder = tempfile::tempdir().unwrap();
+    let guard = record(Mode::Directory(folder.path().into()), |comm| {
+        experts(&comm)?;
+        // Without a scope: bytes, and no tokens. Parts of equal length say nothing then.
+        let (out, back) = (sent(comm.rank()), received(comm.rank()));
+        comm.all_to_all_v(&buffer(&out), &out, &mut buffer(&back), &back)?;
+        comm.all_to_all(&[1_u8; RANKS], &mut [0; RANKS])?;
+        let _dispatch = dispatch_scope(1);
+        comm.all_to_all(&[1_u16; 2 * RANKS], &mut [0; 2 * RANKS])?;
+        // Half tokens, and tokens of nothing.
+        let _half = dispatch_scope(2 * HIDDEN);
+        comm.all_to_all_v(&buffer(&out), &out, &mut buffer(&back), &back)?;
+        let _nothing = combine_scope(0);
+        comm.all_to_all_v(&buffer(&out), &out, &mut buffer(&back), &back)
+    });
+    drop(guard);
+    let timeline = read_folder(folder.path());
+    for rank in 0..RANKS {
+        let (out, back) = (bytes(&sent(rank)), bytes(&received(rank)));
+        let exchange = |phase, tokens: usize, (sent_bytes, received_bytes)| {
+            let token_bytes = (tokens > 0).then_some(4 * tokens as u64);
+            Some(Exchange { phase, token_bytes, sent_bytes, received_bytes })
+        };
+        let (dispatch, combine) = (Some(RoutingPhase::Dispatch), Some(RoutingPhase::Combine));
+        let mut expected = Vec::new();
+        for _ in 0..STEPS {
+            expected.push(exchange(dispatch, HIDDEN, (&out[..], &back[..])));
+            expected.push(exchange(combine, HIDDEN, (&back, &out)));
+        }
+        expected.push(exchange(None, 0, (&out, &back)));
+        expected.push(None);
+        let equal = &[4; RANKS][..];
+        expected.push(exchange(dispatch, 0, (equal, equal)).map(|e| Exchange { token_bytes: Some(2), ..e }));
+        expected.push(exchange(dispatch, 0, (&out, &back)));
+        expected.push(exchange(combine, 0, (&out, &back)));
+        assert_eq!(exchanges(&timeline, rank), expected, "rank {rank}");
+    }
+    assert!(timeline.warnings.is_empty(), "{:?}", timeline.warnings);
+}
+
+#[test]
+fn a_span_of_the_application_has_counts_too_and_wrong_ones_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let guard = record(Mode::Directory(folder.path().into()), |comm| {
+        let (sent, received) = (&[3, 1, 0, 0][..], &[3, 0, 0, 9][..]);
+        let call = |size: u64, counts: PeerCounts<'_>| {
+            let span = comm_span!("my_exchange", comm = "ep", comm_size = size, rank = comm.rank() as u64);
+            record_routing(&span, &counts);
+            // The second time the span is entered, nothing is known any more.
+            (0..2).for_each(|_| span.in_scope(|| ()));
+        };
+        let tokens = Some(TokenExchange { phase: RoutingPhase::Dispatch, elements_per_token: 1 });
+        let counts = PeerCounts { comm_rank: comm.rank(), sent, received, element_bytes: 16, tokens };
+        call(4, counts);
+        call(3, counts);
+        call(4, PeerCounts { sent: &[1], ..counts });
+        call(4, PeerCounts { comm_rank: 4, ..counts });
+        Ok(())
+    });
+    drop(guard);
+    let timeline = read_folder(folder.path());
+    for rank in 0..RANKS {
+        let exchanges = exchanges(&timeline, rank);
+        assert_eq!(exchanges.len(), 8);
+        let first = exchanges[0].unwrap();
+        assert_eq!((first.sent_bytes, first.received_bytes), (&[48, 16, 0, 0][..], &[48, 0, 0, 144][..]));
+        assert_eq!(first.token_bytes, Some(16));
+        assert!(exchanges[1..].iter().all(Option::is_none));
+        assert_eq!(timeline.tracks[rank].comm.get(0).unwrap().comm_rank, Some(rank as u32));
+    }
+    let lost: u64 = timeline.inputs.iter().map(|input| input.peer_bytes_dropped).sum();
+    assert_eq!(lost, 3 * RANKS as u64);
+    assert!(timeline.warnings.iter().any(|warning| warning.contains("12 calls")), "{:?}", timeline.warnings);
+}
