@@ -338,6 +338,18 @@ pub enum Verdict {
     InspectFailure,
 }
 
+impl Verdict {
+    /// The name as in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::VerifyOverlap => "verify_overlap",
+            Self::AdoptOverlap => "adopt_overlap",
+            Self::KeepSerial => "keep_serial",
+            Self::InspectFailure => "inspect_failure",
+        }
+    }
+}
+
 /// Files that belong to a record.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

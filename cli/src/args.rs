@@ -1,5 +1,7 @@
 //! The command line.
 
+use crate::bench::args::BenchArgs;
+use crate::bench::rank::{self, RankArgs};
 use crate::convert::ConvertArgs;
 use crate::doctor::DoctorArgs;
 use crate::doctor::probe::{self, ProbeArgs};
@@ -26,10 +28,14 @@ pub enum Command {
     Report(Box<ReportArgs>),
     Convert(Box<ConvertArgs>),
     Estimate(EstimateArgs),
+    Bench(BenchArgs),
     Doctor(DoctorArgs),
     /// Load a library and say what it is; for `doctor`.
     #[command(name = probe::NAME, hide = true)]
     Probe(ProbeArgs),
+    /// Run as ranks of an experiment; for `bench`.
+    #[command(name = rank::NAME, hide = true)]
+    BenchRank(Box<RankArgs>),
 }
 
 /// Analyze record folders, record files, timeline JSON files, traces of PyTorch's profiler,

@@ -3,6 +3,7 @@
 //! Results go to stdout, messages to stderr. Exit status: 0, 1 for a failed run, 2 for bad usage.
 
 mod args;
+mod bench;
 mod convert;
 mod doctor;
 mod estimate;
@@ -21,6 +22,8 @@ fn main() -> ExitCode {
         Command::Report(args) => report::run(&args),
         Command::Convert(args) => convert::run(&args),
         Command::Estimate(args) => estimate::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::BenchRank(args) => bench::rank::run(*args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Probe(args) => doctor::probe::answer(&args),
     };

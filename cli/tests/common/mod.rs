@@ -1,6 +1,8 @@
 //! Running the command, and making runs for it to report on.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod bench;
+
 use std::env;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -11,6 +11,7 @@ mod ops;
 mod request;
 mod roll_call;
 mod runtime;
+mod version;
 
 use std::fmt;
 use std::sync::Arc;
