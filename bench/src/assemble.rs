@@ -190,16 +190,18 @@ fn gave_up(events: &[Vec<RankEvent>], because_of_another: bool) -> Option<Found>
     })
 }
 
-/// The rank whose process was the first to fail.
+/// The rank whose process was the first to fail, of those that did not say why.
 fn ended(events: &[Vec<RankEvent>], log: Option<&str>) -> Option<Found> {
-    let failed = events.iter().enumerate().filter_map(|(rank, events)| {
-        events.iter().find_map(|event| match event {
-            RankEvent::Ended { success: false, killed: false, status, unix_ms } => {
-                Some((*unix_ms, rank, status))
-            }
-            _ => None,
-        })
-    });
+    let silent = |events: &[RankEvent]| !events.iter().any(|event| matches!(event, RankEvent::GaveUp(_)));
+    let failed =
+        events.iter().enumerate().filter(|(_, events)| silent(events)).filter_map(|(rank, events)| {
+            events.iter().find_map(|event| match event {
+                RankEvent::Ended { success: false, killed: false, status, unix_ms } => {
+                    Some((*unix_ms, rank, status))
+                }
+                _ => None,
+            })
+        });
     let (_, rank, status) = failed.min()?;
     Some(Found {
         kind: FailureKind::RankFailed,
@@ -372,7 +374,7 @@ mod tests {
             ),
             (
                 "a rank hangs, the other says for whom it waits",
-                vec![gave_up(0, TimedOut, Some(1)), started(1)],
+                vec![with(gave_up(0, TimedOut, Some(1)), ended(false, 3)), killed(1)],
                 End::TimedOut,
                 TimedOut,
                 Some(1),

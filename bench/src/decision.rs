@@ -14,14 +14,11 @@ pub(crate) fn evidence(plan: &Plan) -> EvidenceLevel {
 /// What follows from a candidate's times, or from its failure.
 pub(crate) fn decide(metrics: &Metrics, failure: Option<&Failure>) -> Decision {
     let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    if let Some(failure) = failure {
+    if failure.is_some() {
         return Decision {
             decision: Verdict::InspectFailure,
-            reason: format!(
-                "{}. Its times, if any, are not compared.",
-                failure.message.trim_end_matches('.')
-            ),
-            next_measurements: owned(&["log", "failure"]),
+            reason: "the candidate failed: its times, if any, are not compared".to_owned(),
+            next_measurements: owned(&["failure", "log"]),
         };
     }
     let rows = metrics.rows.len();
