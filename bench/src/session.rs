@@ -87,7 +87,10 @@ impl Session {
         let said: Vec<Vec<RankEvent>> = (0..plan.world_size).map(|rank| events.read(rank)).collect();
         let end = match end {
             End::Process(how) if said.iter().all(Vec::is_empty) && plan.backend != Backend::Local => {
-                End::Nothing(FailureKind::NotStarted, format!("the ranks were not started: {how}"))
+                let log = self.files(plan).artifact_name("log");
+                let message =
+                    format!("the ranks were not started: {how}; what the launcher printed is in {log}");
+                End::Nothing(FailureKind::NotStarted, message)
             }
             end => end,
         };

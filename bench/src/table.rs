@@ -44,8 +44,8 @@ fn write_table(text: &mut String, record: &Record) -> std::fmt::Result {
         )?;
         writeln!(
             text,
-            "#{:>11} {:>11} {:>9} {:>26} {:>11} {:>11} {:>8} {:>8} {:>7}",
-            "(B)", "(elements)", "", "", "(us)", "(us)", "(GB/s)", "(GB/s)", ""
+            "#{:>11} {:>11} {:>9} {:>26} {:>11} {:>11} {:>8} {:>8}",
+            "(B)", "(elements)", "", "", "(us)", "(us)", "(GB/s)", "(GB/s)"
         )?;
     }
     for row in &record.metrics.rows {
