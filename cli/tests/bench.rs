@@ -205,3 +205,42 @@ fn spans_are_recorded_if_the_environment_asks() {
     // 4 calls for each of 2 payloads.
     assert_eq!(summary["ranks"][0]["summary"]["by_op"]["all_to_all"]["count"], 8, "{summary}");
 }
+
+#[test]
+fn threads_of_one_process_are_not_the_ranks_of_a_launcher() {
+    let folder = tempdir().unwrap();
+    let mut command = common::bench::command(folder.path(), &SMALL);
+    let output = command.env("RANK", "0").env("WORLD_SIZE", "2").output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", shown(&output));
+    assert!(stderr(&output).contains("torchrun has started 2 processes"), "{}", shown(&output));
+    // A batch script of Slurm is no rank, whatever the number of tasks.
+    let mut command = common::bench::command(folder.path(), &SMALL);
+    let output = command.env("SLURM_PROCID", "0").env("SLURM_NTASKS", "8").output().unwrap();
+    assert!(output.status.success(), "{}", shown(&output));
+}
+
+/// A command that is killed has taken its record's name, and the record says that there is nothing in it.
+#[cfg(unix)]
+#[test]
+fn a_command_that_is_killed_leaves_a_record_that_says_so() {
+    let folder = tempdir().unwrap();
+    let mut command = common::bench::command(folder.path(), &[&SMALL[..], &["--fault", "hang:0"]].concat());
+    let mut child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+    let begun = || {
+        let ranks = folder.path().join(".collectives_local_auto_default.ranks");
+        fs::read_to_string(ranks.join("rank-00000.jsonl")).is_ok_and(|said| said.contains("running"))
+    };
+    for _ in 0..3000 {
+        if begun() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(begun(), "the ranks start within a minute");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let record = record(folder.path(), "collectives_local_auto_default");
+    assert_eq!(record["failure"]["kind"], "rank_failed");
+    assert!(record["failure"]["message"].as_str().unwrap().contains("the command ended before"), "{record}");
+    assert_eq!(record["metrics"]["rows"], serde_json::json!([]));
+}
