@@ -1,6 +1,7 @@
 //! What `MpiComm` adds to MPI: its collectives beside the plain calls, and beside a loop in C.
 //!
-//!     cargo bench -p commtrace-collectives --features mpi --bench mpi [-- --ranks N --seconds S BYTES ...]
+//!     cargo bench -p commtrace-collectives --features mpi --bench mpi
+//!         [-- --ranks N --seconds S --collective NAME BYTES ...]
 //!
 //! Two comparisons. In one job, each rank makes the plain call of MPI, the call of `MpiComm`, and the same
 //! recorded into a folder, in turns: what the machine does beside them hits all three alike. And
@@ -41,21 +42,25 @@ fn main() {
 
 struct Options {
     ranks: usize,
+    /// For each collective and size.
     seconds: f64,
     sizes: Vec<usize>,
+    /// All if `None`.
+    collective: Option<String>,
 }
 
 impl Options {
     fn from_arguments() -> Self {
         // `cargo test --benches` does not pass `--bench`: everything once, briefly.
-        let seconds = if env::args().any(|argument| argument == "--bench") { 10.0 } else { 0.0 };
-        let mut options = Self { ranks: 2, seconds, sizes: Vec::new() };
+        let seconds = if env::args().any(|argument| argument == "--bench") { 2.0 } else { 0.0 };
+        let mut options = Self { ranks: 2, seconds, sizes: Vec::new(), collective: None };
         let mut arguments = env::args().skip(1);
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().expect("a value after the option");
             match argument.as_str() {
                 "--ranks" => options.ranks = value().parse().expect("a number of ranks"),
-                "--seconds" => options.seconds = value().parse().expect("seconds for each size"),
+                "--seconds" => options.seconds = value().parse().expect("seconds"),
+                "--collective" => options.collective = Some(value()),
                 "--bench" | "--test" => {}
                 bytes => options.sizes.push(bytes.parse().expect("bytes")),
             }
@@ -64,6 +69,11 @@ impl Options {
             options.sizes = if seconds > 0.0 { SIZES.to_vec() } else { SIZES[..2].to_vec() };
         }
         options
+    }
+
+    fn collectives(&self) -> impl Iterator<Item = &'static Collective> {
+        let wanted = |one: &&Collective| self.collective.as_ref().is_none_or(|name| name == one.name);
+        COLLECTIVES.iter().filter(wanted)
     }
 
     fn mpirun(&self) -> Command {
@@ -151,7 +161,7 @@ struct Collective {
 
 type Raw = std::ffi::c_void;
 
-const COLLECTIVES: [Collective; 5] = [
+static COLLECTIVES: [Collective; 5] = [
     Collective {
         name: "all_reduce",
         ours: |comm, Buffers { from, into, .. }| comm.all_reduce(from, into, &ReduceOp::Sum),
@@ -239,7 +249,7 @@ fn alone(options: &Options) {
     let comm = MpiComm::world().expect("a world");
     for &bytes in &options.sizes {
         let mut buffers = Buffers::new(&comm, bytes);
-        for collective in &COLLECTIVES {
+        for collective in options.collectives() {
             let call = |buffers: &mut Buffers| (collective.ours)(&comm, buffers).expect(collective.name);
             let repeats = (0..WARM_UP + REPEATS.0).map(|_| timed(|| call(&mut buffers)).0);
             let mut times: Vec<f64> = repeats.skip(WARM_UP).collect();
@@ -258,12 +268,14 @@ fn compare(options: &Options) {
     let guard = config.init().expect("a recorder");
     let recording = get_default(Dispatch::clone);
     let comm = MpiComm::world().expect("a world");
+    // `tracing` would take what is off when a call is first made for off for good.
+    COLLECTIVES.iter().for_each(|one| (one.ours)(&comm, &mut Buffers::new(&comm, 8)).expect(one.name));
     if comm.rank() == 0 {
         println!("{} ranks; us of: MPI, MpiComm, MpiComm recorded", comm.size());
     }
     for &bytes in &options.sizes {
         let mut buffers = Buffers::new(&comm, bytes);
-        for collective in &COLLECTIVES {
+        for collective in options.collectives() {
             let mut samples: [Vec<f64>; 3] = Default::default();
             let mut switches: [Vec<f64>; 3] = Default::default();
             let begin = Instant::now();
@@ -284,7 +296,7 @@ fn compare(options: &Options) {
                 }
                 let mut spent = [begin.elapsed().as_secs_f64()];
                 with_default(&Dispatch::none(), || largest(&comm, &mut spent));
-                if round + 1 >= WARM_UP + REPEATS.0 && spent[0] > options.seconds / COLLECTIVES.len() as f64 {
+                if round + 1 >= WARM_UP + REPEATS.0 && spent[0] > options.seconds {
                     break;
                 }
             }

@@ -120,6 +120,28 @@ fn nan_loses_against_numbers() {
     });
 }
 
+/// MPI is called in pieces where a buffer has to be staged: the ranks must cut alike, in place or not.
+#[test]
+fn in_place_on_some_ranks_and_larger_than_a_stage() {
+    under_mpirun::ranks("in_place_on_some_ranks_and_larger_than_a_stage", 3, || {
+        let comm = world();
+        let (me, len) = (comm.rank(), (8 << 20) / size_of::<f32>() + 5);
+        let mine = vec![me as f32 + 1.0; len];
+        for root in [0, 2] {
+            let mut sum = mine.clone();
+            comm.reduce_in_place(&mut sum, &SUM, root).unwrap();
+            assert!(me != root || sum == vec![6.0; len]);
+            let mut sum = mine.clone();
+            if me == root {
+                comm.all_reduce_in_place(&mut sum, &SUM).unwrap();
+            } else {
+                comm.all_reduce(&mine, &mut sum, &SUM).unwrap();
+            }
+            assert!(sum == vec![6.0; len]);
+        }
+    });
+}
+
 /// How a rank makes a call. MPI's blocking functions do not match its non-blocking ones.
 #[derive(Clone, Copy)]
 enum Way {

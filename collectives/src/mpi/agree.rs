@@ -10,9 +10,9 @@ use std::ffi::c_int;
 use mpi::ffi;
 
 use super::core::Core;
-use super::data::Style;
 use super::maximum::Maximum;
 use super::request::{Control, Failure};
+use super::style::Style;
 use crate::host::call::RawCall;
 use crate::host::check::{Fault, check, check_with};
 use crate::host::key::Key;

@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use super::core::Core;
-use super::data::Style;
 use super::maximum::Maximum;
 use super::request::{Pace, drive};
+use super::style::Style;
 use crate::host::call::{Call, RawCall};
 use crate::host::check::{Fault, own_problem};
 use crate::host::key::{Key, Members};

@@ -1,63 +1,21 @@
 //! The data of a call on which the ranks have agreed.
 //!
-//! Buffers larger than MPI's counts can say are moved in pieces. What MPI cannot reduce where it lies goes
-//! through a staging buffer, piece by piece: elements that travel as `f32`, and calls in place, for which the
-//! bindings do not have MPI's constant.
+//! Buffers larger than MPI's counts can say are moved in pieces, which are the same on all ranks.
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::slice;
 
-use half::{bf16, f16};
 use mpi::ffi;
 
 use super::core::Core;
-use super::ops::Wire;
-use super::request::{Failure, Request, succeeded};
+use super::request::{Failure, succeeded};
+use super::style::Style;
 use crate::host::call::RawCall;
-use crate::{DType, Op, ReduceOp};
+use crate::{DType, Op};
 
 /// Size of a staging buffer.
-const STAGE_BYTES: usize = 8 << 20;
-
-/// Calls the generic function for the element type of `$dtype`.
-macro_rules! typed {
-    ($dtype:expr, $self:ident . $function:ident ( $($argument:expr),* )) => {
-        match $dtype {
-            DType::Float32 => $self.$function::<f32>($($argument),*).await,
-            DType::Float64 => $self.$function::<f64>($($argument),*).await,
-            DType::Float16 => $self.$function::<f16>($($argument),*).await,
-            DType::BFloat16 => $self.$function::<bf16>($($argument),*).await,
-            DType::Int32 => $self.$function::<i32>($($argument),*).await,
-            DType::Int64 => $self.$function::<i64>($($argument),*).await,
-            DType::UInt8 => $self.$function::<u8>($($argument),*).await,
-        }
-    };
-}
-
-/// Which of its two functions for a collective MPI is called by. A blocking and a non-blocking call do not
-/// match, so all ranks of a call use the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Style {
-    /// The thread is in MPI until the call is done. MPI has its best algorithms here.
-    Blocking,
-    /// Other calls go on beside it, and its thread lets others run.
-    NonBlocking,
-}
-
-/// Carries out a collective by the function of the style.
-macro_rules! call {
-    ($self:ident, $style:expr, $blocking:ident | $non_blocking:ident ($($argument:expr),* $(,)?)) => {
-        match $style {
-            Style::Blocking => succeeded(stringify!($blocking), ffi::$blocking($($argument),*)),
-            Style::NonBlocking => {
-                $self
-                    .request(stringify!($non_blocking), |request| ffi::$non_blocking($($argument,)* request))
-                    .await
-            }
-        }
-    };
-}
+pub(super) const STAGE_BYTES: usize = 8 << 20;
 
 /// MPI's type for moving elements of `size` bytes.
 fn mover(size: usize) -> ffi::MPI_Datatype {
@@ -73,23 +31,23 @@ fn mover(size: usize) -> ffi::MPI_Datatype {
 }
 
 /// Element `index` of a buffer that has it.
-fn at(buffer: *const u8, index: usize, size: usize) -> *const c_void {
+pub(super) fn at(buffer: *const u8, index: usize, size: usize) -> *const c_void {
     // Offsets of elements in a slice fit `usize` and stay inside it, for the callers' ranges.
     buffer.wrapping_add(index * size).cast()
 }
 
-fn at_mut(buffer: *mut u8, index: usize, size: usize) -> *mut c_void {
+pub(super) fn at_mut(buffer: *mut u8, index: usize, size: usize) -> *mut c_void {
     buffer.wrapping_add(index * size).cast()
 }
 
 /// `0..len` in ranges of at most `most`.
-fn pieces(len: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
+pub(super) fn pieces(len: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
     let most = most.max(1);
     (0..len.div_ceil(most)).map(move |piece| piece * most..len.min((piece + 1) * most))
 }
 
 /// A count that [`pieces`] or the checks have made small enough.
-fn count(len: usize) -> c_int {
+pub(super) fn count(len: usize) -> c_int {
     c_int::try_from(len).unwrap_or(c_int::MAX)
 }
 
@@ -100,13 +58,11 @@ impl Core {
     ///
     /// The call's buffers are valid and not accessed otherwise until the future is done or dropped.
     pub(super) async unsafe fn collective(&self, call: &RawCall, style: Style) -> Result<(), Failure> {
-        let reduce = call.reduce.unwrap_or(ReduceOp::Sum);
         let dtype = call.dtype.unwrap_or(DType::UInt8);
         // SAFETY: passed on to each.
         unsafe {
             match call.op {
-                Op::AllReduce | Op::Reduce => typed!(dtype, self.reduce(call, reduce, style)),
-                Op::ReduceScatter => typed!(dtype, self.reduce_scatter(call, reduce, style)),
+                Op::AllReduce | Op::Reduce | Op::ReduceScatter => self.reduction(call, dtype, style).await,
                 Op::Broadcast => self.broadcast(call, dtype.size(), style).await,
                 Op::AllGather => self.gather(call, dtype.size(), style).await,
                 Op::AllToAll => self.exchange_parts(call, dtype.size(), style).await,
@@ -116,145 +72,6 @@ impl Core {
                 Op::Send | Op::Recv => Ok(()),
             }
         }
-    }
-
-    /// # Safety
-    ///
-    /// As [`Request::start`].
-    pub(super) async unsafe fn request(
-        &self,
-        function: &'static str,
-        start: impl FnOnce(*mut ffi::MPI_Request) -> c_int,
-    ) -> Result<(), Failure> {
-        // SAFETY: passed on.
-        unsafe { Request::start(&self.runtime, function, start) }?.await
-    }
-
-    /// # Safety
-    ///
-    /// As [`collective`](Self::collective); `T` is the element type.
-    async unsafe fn reduce<T: Wire>(
-        &self,
-        call: &RawCall,
-        reduce: ReduceOp,
-        style: Style,
-    ) -> Result<(), Failure> {
-        let (size, ranks) = (size_of::<T>(), self.members.size());
-        let receives = call.op == Op::AllReduce || call.root == Some(self.rank);
-        let root = count(call.root.unwrap_or(0));
-        let in_place = receives && call.send.ptr == call.recv.ptr.cast_const();
-        let staged = T::CONVERTED || in_place;
-        let most = if staged { STAGE_BYTES / size_of::<T::Acc>() } else { usize::MAX };
-        let most = most.min(self.settings.max_count);
-        let room = if staged { call.send.len.min(most) } else { 0 };
-        let mut from = vec![T::Acc::default(); room];
-        let mut into = vec![T::Acc::default(); if T::CONVERTED && receives { room } else { 0 }];
-        let (datatype, op) = (T::datatype(reduce), T::op(self.runtime.ops(), reduce));
-        for piece in pieces(call.send.len, most) {
-            let len = piece.len();
-            let mut send = at(call.send.ptr, piece.start, size);
-            let mut recv =
-                if receives { at_mut(call.recv.ptr, piece.start, size) } else { std::ptr::null_mut() };
-            if staged {
-                let (stage, _) = from.split_at_mut(len);
-                // SAFETY: within the send buffer, which nobody writes now.
-                T::load(stage, unsafe { slice::from_raw_parts(send.cast::<T>(), len) });
-                send = stage.as_ptr().cast();
-            }
-            if !into.is_empty() {
-                recv = into.as_mut_ptr().cast();
-            }
-            // SAFETY: `send` and `recv` have `len` elements of the datatype: the callers' buffers by the caller's
-            // promise, the stages for as long as this function waits.
-            unsafe {
-                let (len, comm) = (count(len), self.data.raw());
-                match call.op {
-                    Op::Reduce => {
-                        call!(
-                            self,
-                            style,
-                            MPI_Reduce | MPI_Ireduce(send, recv, len, datatype, op, root, comm)
-                        )
-                    }
-                    _ => {
-                        call!(
-                            self,
-                            style,
-                            MPI_Allreduce | MPI_Iallreduce(send, recv, len, datatype, op, comm)
-                        )
-                    }
-                }?;
-            }
-            if !receives {
-                continue;
-            }
-            // SAFETY: `piece` of the receive buffer, which MPI has finished with.
-            let result =
-                unsafe { slice::from_raw_parts_mut(call.recv.ptr.cast::<T>().add(piece.start), len) };
-            if T::CONVERTED {
-                let (wide, _) = into.split_at_mut(len);
-                T::finish(reduce, ranks, wide);
-                T::store(wide, result);
-            } else {
-                finish(reduce, ranks, result);
-            }
-        }
-        Ok(())
-    }
-
-    /// # Safety
-    ///
-    /// As [`collective`](Self::collective); `T` is the element type.
-    async unsafe fn reduce_scatter<T: Wire>(
-        &self,
-        call: &RawCall,
-        reduce: ReduceOp,
-        style: Style,
-    ) -> Result<(), Failure> {
-        let (ranks, part) = (self.members.size(), call.recv.len);
-        // MPI takes the parts one after another, so pieces of them are brought together first.
-        let staged = T::CONVERTED || part.saturating_mul(ranks) > self.settings.max_count;
-        let most = if staged { STAGE_BYTES / size_of::<T::Acc>() / ranks } else { part };
-        let most = most.min(self.settings.max_count).max(1);
-        let mut from = vec![T::Acc::default(); if staged { part.min(most) * ranks } else { 0 }];
-        let mut into = vec![T::Acc::default(); if staged { part.min(most) } else { 0 }];
-        let (datatype, op) = (T::datatype(reduce), T::op(self.runtime.ops(), reduce));
-        for piece in pieces(part, most) {
-            let len = piece.len();
-            let mut send: *const c_void = call.send.ptr.cast();
-            let mut recv: *mut c_void = call.recv.ptr.cast();
-            if staged {
-                for (rank, stage) in from.chunks_mut(len).take(ranks).enumerate() {
-                    let start = rank * part + piece.start;
-                    // SAFETY: within the send buffer of `ranks` parts, which nobody writes now.
-                    T::load(stage, unsafe {
-                        slice::from_raw_parts(call.send.ptr.cast::<T>().add(start), len)
-                    });
-                }
-                send = from.as_ptr().cast();
-                recv = into.as_mut_ptr().cast();
-            }
-            // SAFETY: `len` elements per rank in `send` and `len` in `recv`, as in `reduce`.
-            unsafe {
-                let (len, comm) = (count(len), self.data.raw());
-                call!(
-                    self,
-                    style,
-                    MPI_Reduce_scatter_block | MPI_Ireduce_scatter_block(send, recv, len, datatype, op, comm)
-                )?;
-            }
-            // SAFETY: `piece` of the receive buffer, which MPI has finished with.
-            let result =
-                unsafe { slice::from_raw_parts_mut(call.recv.ptr.cast::<T>().add(piece.start), len) };
-            if staged {
-                let (wide, _) = into.split_at_mut(len);
-                T::finish(reduce, ranks, wide);
-                T::store(wide, result);
-            } else {
-                finish(reduce, ranks, result);
-            }
-        }
-        Ok(())
     }
 
     /// # Safety
@@ -415,16 +232,6 @@ impl Core {
         }
         Ok(())
     }
-}
-
-/// The last step of a reduction whose elements are not converted, in place.
-fn finish<T: Wire>(reduce: ReduceOp, ranks: usize, result: &mut [T]) {
-    if T::CONVERTED {
-        return;
-    }
-    // SAFETY: the accumulator of an element type that is not converted is the type itself.
-    let wide = unsafe { slice::from_raw_parts_mut(result.as_mut_ptr().cast::<T::Acc>(), result.len()) };
-    T::finish(reduce, ranks, wide);
 }
 
 #[cfg(test)]

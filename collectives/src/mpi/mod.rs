@@ -1,5 +1,8 @@
 //! Ranks as processes that MPI connects.
 
+#[macro_use]
+mod style;
+
 mod agree;
 mod builder;
 mod bytes;
@@ -8,6 +11,7 @@ mod core;
 mod data;
 mod maximum;
 mod ops;
+mod reductions;
 mod request;
 mod roll_call;
 mod runtime;
