@@ -64,7 +64,8 @@ impl Args {
     /// The arguments; ends the process with a message and status 2 if they are wrong.
     pub fn from_command_line() -> Self {
         let args = Self::parse();
-        if args.backend != Backend::Mpi {
+        // Elsewhere a launcher may say how many ranks there are.
+        if args.backend == Backend::Local {
             args.check_ranks(args.ranks);
         }
         args
@@ -72,14 +73,14 @@ impl Args {
 
     /// Ends the process with a message and status 2 if the arguments do not fit `ranks` ranks.
     pub fn check_ranks(&self, ranks: usize) {
-        let fits = check_slow_rank(self.slow_rank, ranks).and_then(|()| self.tensor_parallel(ranks));
-        if let Err(problem) = fits {
+        if let Err(problem) = self.tensor_parallel(ranks) {
             Self::command().error(ErrorKind::ValueValidation, problem).exit();
         }
     }
 
-    /// How many of `ranks` ranks divide a replica's layers.
+    /// How many of `ranks` ranks divide a replica's layers, or what does not fit that many.
     pub fn tensor_parallel(&self, ranks: usize) -> Result<usize, String> {
+        check_slow_rank(self.slow_rank, ranks)?;
         let (replicas, inner) = (self.data_parallel, EXPANSION * self.hidden);
         if !ranks.is_multiple_of(replicas) {
             return Err(format!("--data-parallel {replicas}: {ranks} ranks cannot be divided by it"));
