@@ -41,26 +41,27 @@ impl<C: Communicator, K: Compute<C>> Layer<'_, C, K> {
         Ok((self.compute.output(0)?, traffic))
     }
 
-    /// The exchanges of one half beside the experts of the other, and the first and last beside the shared
-    /// expert.
+    /// Dispatches beside the shared expert, and the exchanges of one half beside the experts of the other. Only the
+    /// last combine has nothing beside it: a rank that had would be ahead and wait again in the next exchange.
     pub fn overlapped(&mut self, halves: [Array2<f32>; 2]) -> Result<(Array2<f32>, Traffic), K::Error> {
         let traffic = self.route(halves)?;
         let dispatches = [self.dispatch(0, &traffic)?, self.dispatch(1, &traffic)?];
         self.compute.shared_expert(0)?;
+        self.compute.shared_expert(1)?;
         let mut combines = Vec::new();
         for (batch, dispatch) in dispatches.into_iter().enumerate() {
             let (_, arrived) = dispatch.wait()?;
             let results = self.compute.experts(&arrived, &traffic.arrivals[batch])?;
             combines.push(self.combine(batch, results, &traffic)?);
         }
-        self.compute.shared_expert(1)?;
-        for (batch, combine) in combines.into_iter().enumerate() {
-            let (_, returned) = combine.wait()?;
-            self.compute.unpermute(batch, &returned, &traffic.routings[batch])?;
+        let returned: Vec<_> = combines.into_iter().map(Pending::wait).collect::<Result<_, _>>()?;
+        for (batch, (_, returned)) in returned.iter().enumerate() {
+            self.compute.unpermute(batch, returned, &traffic.routings[batch])?;
         }
         Ok((joined(&[self.compute.output(0)?, self.compute.output(1)?]), traffic))
     }
 
+    /// Where the tokens of each batch go.
     fn route<const N: usize>(&mut self, batches: [Array2<f32>; N]) -> Result<Traffic, K::Error> {
         let experts = self.comm.size() * self.experts_per_rank;
         let mut routings = Vec::new();

@@ -4,14 +4,17 @@
 
 use crate::args::Args;
 use fastrand::Rng;
+use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView1, ArrayView2, Axis, concatenate};
 
 /// Width of an expert's inner layer, in token lengths.
 const EXPERT_WIDTH: usize = 4;
 /// The same of the shared expert.
 const SHARED_WIDTH: usize = 2;
-/// How much of a token is its own, next to what it has in common with others of its topic.
-const OWN: f32 = 0.5;
+/// Directions of which every token has some at random, besides that of its topic.
+const FEATURES: usize = 8;
+/// How much of them.
+const OWN: f32 = 0.25;
 
 /// What all ranks agree on.
 #[derive(Debug, Clone)]
@@ -25,6 +28,7 @@ pub struct Model {
     /// One row per expert, as if trained: an expert is for the tokens of one topic, and this is what they have in
     /// common.
     pub router: Array2<f32>,
+    features: Array2<f32>,
     /// Computes every token of the own rank, as in DeepSeekMoE (Dai et al., 2024): it needs no exchange.
     pub shared: Expert,
 }
@@ -48,7 +52,8 @@ impl Model {
     pub fn new(ranks: usize, args: &Args) -> Self {
         let (hidden, experts) = (args.hidden, ranks * args.experts_per_rank);
         let mut rng = Rng::with_seed(0);
-        let router = Array2::from_shape_simple_fn((experts, hidden), || if rng.bool() { 1.0 } else { -1.0 });
+        let mut directions =
+            |count| Array2::from_shape_simple_fn((count, hidden), || if rng.bool() { 1.0 } else { -1.0 });
         Self {
             hidden,
             ranks,
@@ -56,7 +61,8 @@ impl Model {
             hot_expert: args.hot_rank * args.experts_per_rank,
             skew: args.skew,
             tokens: args.tokens,
-            router,
+            router: directions(experts),
+            features: directions(FEATURES),
             shared: Expert::new(hidden, SHARED_WIDTH * hidden, u64::MAX),
         }
     }
@@ -87,7 +93,8 @@ impl Model {
         [self.tokens / 2, self.tokens.div_ceil(2)].map(|count| {
             let topics = self.topics(count, step + rank, &mut rng);
             let mut tokens = self.router.select(Axis(0), &topics);
-            tokens.mapv_inplace(|value| value + OWN * (2.0 * rng.f32() - 1.0));
+            let own = Array2::from_shape_simple_fn((count, FEATURES), || 2.0 * rng.f32() - 1.0);
+            general_mat_mul(OWN, &own, &self.features, 1.0, &mut tokens);
             tokens
         })
     }
