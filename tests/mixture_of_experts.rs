@@ -87,15 +87,6 @@ fn skewed_routing_is_found_beside_overlap_too() {
     assert_names_the_hot_rank(&report, 2);
 }
 
-/// What the advice must be for ranks of which none is late again and again.
-fn expected_strategy(report: &Value) -> &'static str {
-    let priority = &report["hotspots"]["priority"];
-    match priority["overlap_ratio"].as_f64().unwrap() {
-        ..0.30 => "increase_overlap_or_delay_sync",
-        _ => "reduce_routing_traffic",
-    }
-}
-
 #[test]
 fn balanced_routing_is_not_to_be_rebalanced() {
     let folder = tempdir().unwrap();

@@ -32,10 +32,16 @@ impl<C: Communicator, K: Compute<C>> Layer<'_, C, K> {
 
         let tokens = self.compute.permute(0, routing)?;
         let mut arrived = self.compute.buffer(arrivals.tokens())?;
-        self.comm.all_to_all_v(&tokens, &sent, &mut arrived, &received)?;
+        {
+            let _dispatch = dispatch_scope(self.hidden);
+            self.comm.all_to_all_v(&tokens, &sent, &mut arrived, &received)?;
+        }
         let results = self.compute.experts(&arrived, arrivals)?;
         let mut returned = self.compute.buffer(routing.order.len())?;
-        self.comm.all_to_all_v(&results, &received, &mut returned, &sent)?;
+        {
+            let _combine = combine_scope(self.hidden);
+            self.comm.all_to_all_v(&results, &received, &mut returned, &sent)?;
+        }
         self.compute.shared_expert(0)?;
         self.compute.unpermute(0, &returned, routing)?;
         Ok((self.compute.output(0)?, traffic))
@@ -77,6 +83,7 @@ impl<C: Communicator, K: Compute<C>> Layer<'_, C, K> {
         let (sent, received) = self.counts(routing, arrivals);
         let tokens = self.compute.permute(batch, routing)?;
         let arrived = self.compute.buffer(arrivals.tokens())?;
+        let _dispatch = dispatch_scope(self.hidden);
         Ok(self.comm.all_to_all_v_async(tokens, &sent, arrived, &received))
     }
 
@@ -89,6 +96,7 @@ impl<C: Communicator, K: Compute<C>> Layer<'_, C, K> {
         let (routing, arrivals) = (&traffic.routings[batch], &traffic.arrivals[batch]);
         let (sent, received) = self.counts(routing, arrivals);
         let returned = self.compute.buffer(routing.order.len())?;
+        let _combine = combine_scope(self.hidden);
         // Back the way that they came.
         Ok(self.comm.all_to_all_v_async(results, &received, returned, &sent))
     }

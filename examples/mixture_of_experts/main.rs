@@ -118,8 +118,7 @@ fn check(outcomes: &[Outcome]) -> Result<(), Box<dyn Error>> {
             println!("expert_load_skew {:.6}", figures.expert_load_skew);
             println!("throughput_tokens_per_s {:.1}", figures.throughput_tokens_per_s);
         }
-        // Also where it is NaN.
-        if !(*difference <= TOLERANCE) {
+        if difference.is_nan() || *difference > TOLERANCE {
             return Err(format!(
                 "rank {rank}: the output differs by {difference:e} from that of all experts computed there"
             )
