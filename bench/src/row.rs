@@ -79,7 +79,9 @@ mod tests {
     /// What comes out of an all_gather of 4 ranks is 4 times what each puts in.
     #[test]
     fn the_size_of_an_all_gather_is_what_comes_out() {
-        let row = row(subject(Collective::AllGather, 1_000_000), 2, &vec![vec![1.0]; 4]).unwrap();
+        let row =
+            row(subject(Collective::AllGather, 1_000_000), 2, &[vec![1.0], vec![1.0], vec![1.0], vec![1.0]])
+                .unwrap();
         assert_eq!((row.payload_bytes_per_rank, row.size_bytes), (2_000_000, 8_000_000));
         assert_eq!(row.effective_payload_gbps, Some(2.0));
         assert_eq!((row.algbw_gbps, row.busbw_gbps), (Some(8.0), Some(6.0)));

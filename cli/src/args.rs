@@ -28,7 +28,7 @@ pub enum Command {
     Report(Box<ReportArgs>),
     Convert(Box<ConvertArgs>),
     Estimate(EstimateArgs),
-    Bench(BenchArgs),
+    Bench(Box<BenchArgs>),
     Doctor(DoctorArgs),
     /// Load a library and say what it is; for `doctor`.
     #[command(name = probe::NAME, hide = true)]
