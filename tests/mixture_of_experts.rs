@@ -100,9 +100,9 @@ fn balanced_routing_is_not_to_be_rebalanced() {
 
 #[test]
 fn balanced_routing_beside_compute_is_routing_traffic() {
-    // Where a rank has the worse core for a whole run, it is late in all of it, and the advice is right. Three such
+    // Where a rank has the worse core for a whole run, it is late in all of it, and the advice is right. Six such
     // runs in a row are not the machine.
-    let mut reports = (0..3).map(|_| {
+    let mut reports = (0..6).map(|_| {
         let folder = tempdir().unwrap();
         recorded(folder.path(), &[&LONG[..], &["--skew", "1", "--overlap", "on"]].concat())
     });
