@@ -1,13 +1,8 @@
-//! Column storage of a track: one vector per field, "none" stored as a value that cannot occur.
+//! Column storage of a track: one column per field.
 
 use super::Sym;
 use super::exchange::{Exchange, Exchanges};
-use super::sparse::Sparse;
-
-const NO_SYM: u32 = super::sparse::NONE;
-const NO_STEP: i64 = i64::MIN;
-const NO_U64: u64 = u64::MAX;
-const NO_U32: u32 = super::sparse::NONE;
+use super::narrow::Narrow;
 
 /// One compute interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,31 +20,32 @@ pub struct Compute {
 /// Compute intervals in record order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ComputeColumns {
-    name: Vec<Sym>,
-    label: Sparse,
+    name: Narrow<Sym>,
+    label: Narrow<Sym>,
     start_ns: Vec<i64>,
     end_ns: Vec<i64>,
-    step: Vec<i64>,
+    step: Narrow<i64>,
 }
 
 impl ComputeColumns {
     /// Appends an interval.
     pub fn push(&mut self, interval: Compute) {
-        self.name.push(interval.name);
+        let row = self.len();
+        self.name.push(row, Some(interval.name));
         self.start_ns.push(interval.start_ns);
         self.end_ns.push(interval.end_ns);
-        self.step.push(interval.step.unwrap_or(NO_STEP));
+        self.step.push(row, interval.step);
     }
 
     /// Appends an interval whose name has a label: a name made at run time, such as a layer's number.
     pub fn push_labelled(&mut self, interval: Compute, label: Option<Sym>) {
-        self.label.push(self.len(), label.map_or(NO_SYM, Sym::raw));
+        self.label.push(self.len(), label);
         self.push(interval);
     }
 
     /// The label of the interval at `index`, if it has one.
     pub fn label(&self, index: usize) -> Option<Sym> {
-        Sym::from_raw(self.label.get(index))
+        self.label.get(index)
     }
 
     /// Number of intervals.
@@ -65,20 +61,20 @@ impl ComputeColumns {
     /// The interval at `index`, `None` past the end.
     pub fn get(&self, index: usize) -> Option<Compute> {
         Some(Compute {
-            name: *self.name.get(index)?,
-            start_ns: self.start_ns[index],
-            end_ns: self.end_ns[index],
-            step: some_unless(self.step[index], NO_STEP),
+            name: self.name.get(index)?,
+            start_ns: *self.start_ns.get(index)?,
+            end_ns: *self.end_ns.get(index)?,
+            step: self.step.get(index),
         })
     }
 
     /// All intervals, in record order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Compute> + '_ {
-        (0..self.len()).map(|index| Compute {
-            name: self.name[index],
-            start_ns: self.start_ns[index],
-            end_ns: self.end_ns[index],
-            step: some_unless(self.step[index], NO_STEP),
+        self.start_ns.iter().zip(&self.end_ns).enumerate().map(|(index, (&start_ns, &end_ns))| Compute {
+            name: self.name.get(index).unwrap_or(Sym::FIRST),
+            start_ns,
+            end_ns,
+            step: self.step.get(index),
         })
     }
 
@@ -106,19 +102,14 @@ impl ComputeColumns {
 
     /// Gives back memory that was set aside for more intervals.
     pub(crate) fn shrink(&mut self) {
-        self.name.shrink_to_fit();
-        self.label.shrink();
-        self.start_ns.shrink_to_fit();
-        self.end_ns.shrink_to_fit();
-        self.step.shrink_to_fit();
+        [&mut self.name, &mut self.label].into_iter().for_each(Narrow::shrink);
+        [&mut self.start_ns, &mut self.end_ns].into_iter().for_each(Vec::shrink_to_fit);
+        self.step.shrink();
     }
 
     /// Replaces the symbols by those of another table.
     pub(crate) fn rename(&mut self, name: impl Fn(Sym) -> Sym) {
-        self.name.iter_mut().for_each(|sym| *sym = name(*sym));
-        for raw in self.label.values_mut() {
-            *raw = Sym::from_raw(*raw).map_or(NO_SYM, |sym| name(sym).raw());
-        }
+        [&mut self.name, &mut self.label].into_iter().for_each(|column| column.replace(&name));
     }
 }
 
@@ -180,20 +171,20 @@ impl Comm {
 /// Communication intervals in record order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommColumns {
-    op: Vec<Sym>,
+    op: Narrow<Sym>,
     start_ns: Vec<i64>,
     end_ns: Vec<i64>,
-    bytes: Vec<u64>,
-    comm: Vec<u32>,
-    seq: Vec<u64>,
-    comm_size: Vec<u32>,
-    comm_rank: Vec<u32>,
-    stream: Vec<u32>,
-    dtype: Sparse,
-    peer: Sparse,
-    algorithm: Sparse,
-    protocol: Sparse,
-    step: Vec<i64>,
+    bytes: Narrow<u64>,
+    comm: Narrow<Sym>,
+    seq: Narrow<u64>,
+    comm_size: Narrow<u32>,
+    comm_rank: Narrow<u32>,
+    stream: Narrow<Sym>,
+    dtype: Narrow<Sym>,
+    peer: Narrow<u32>,
+    algorithm: Narrow<Sym>,
+    protocol: Narrow<Sym>,
+    step: Narrow<i64>,
     exchanges: Exchanges,
 }
 
@@ -224,20 +215,20 @@ impl CommColumns {
     /// Appends an interval.
     pub fn push(&mut self, interval: Comm) {
         let row = self.len();
-        self.op.push(interval.op);
+        self.op.push(row, Some(interval.op));
         self.start_ns.push(interval.start_ns);
         self.end_ns.push(interval.end_ns);
-        self.bytes.push(interval.bytes.unwrap_or(NO_U64));
-        self.comm.push(interval.comm.map_or(NO_SYM, Sym::raw));
-        self.seq.push(interval.seq.unwrap_or(NO_U64));
-        self.comm_size.push(interval.comm_size.unwrap_or(NO_U32));
-        self.comm_rank.push(interval.comm_rank.unwrap_or(NO_U32));
-        self.stream.push(interval.stream.map_or(NO_SYM, Sym::raw));
-        self.dtype.push(row, interval.dtype.map_or(NO_SYM, Sym::raw));
-        self.peer.push(row, interval.peer.unwrap_or(NO_U32));
-        self.algorithm.push(row, interval.algorithm.map_or(NO_SYM, Sym::raw));
-        self.protocol.push(row, interval.protocol.map_or(NO_SYM, Sym::raw));
-        self.step.push(interval.step.unwrap_or(NO_STEP));
+        self.bytes.push(row, interval.bytes);
+        self.comm.push(row, interval.comm);
+        self.seq.push(row, interval.seq);
+        self.comm_size.push(row, interval.comm_size);
+        self.comm_rank.push(row, interval.comm_rank);
+        self.stream.push(row, interval.stream);
+        self.dtype.push(row, interval.dtype);
+        self.peer.push(row, interval.peer);
+        self.algorithm.push(row, interval.algorithm);
+        self.protocol.push(row, interval.protocol);
+        self.step.push(row, interval.step);
     }
 
     /// Number of intervals.
@@ -251,7 +242,7 @@ impl CommColumns {
     }
 
     /// The interval at `index`, `None` past the end.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, index: usize) -> Option<Comm> {
         (index < self.len()).then(|| self.at(index))
     }
@@ -280,47 +271,40 @@ impl CommColumns {
 
     /// Gives back memory that was set aside for more intervals.
     pub(crate) fn shrink(&mut self) {
-        self.op.shrink_to_fit();
-        let times = [&mut self.start_ns, &mut self.end_ns, &mut self.step];
-        times.into_iter().for_each(Vec::shrink_to_fit);
-        [&mut self.bytes, &mut self.seq].into_iter().for_each(Vec::shrink_to_fit);
-        let small = [&mut self.comm, &mut self.comm_size, &mut self.comm_rank, &mut self.stream];
-        small.into_iter().for_each(Vec::shrink_to_fit);
-        let sparse = [&mut self.dtype, &mut self.peer, &mut self.algorithm, &mut self.protocol];
-        sparse.into_iter().for_each(Sparse::shrink);
+        [&mut self.start_ns, &mut self.end_ns].into_iter().for_each(Vec::shrink_to_fit);
+        let syms = [&mut self.op, &mut self.comm, &mut self.stream, &mut self.dtype];
+        syms.into_iter().chain([&mut self.algorithm, &mut self.protocol]).for_each(Narrow::shrink);
+        [&mut self.comm_size, &mut self.comm_rank, &mut self.peer].into_iter().for_each(Narrow::shrink);
+        [&mut self.bytes, &mut self.seq].into_iter().for_each(Narrow::shrink);
+        self.step.shrink();
         self.exchanges.shrink();
     }
 
     /// Replaces the symbols by those of another table, those of communicators by `communicator`.
     pub(crate) fn rename(&mut self, name: impl Fn(Sym) -> Sym, communicator: impl Fn(Sym) -> Sym) {
-        self.op.iter_mut().for_each(|sym| *sym = name(*sym));
-        let sparse = [&mut self.dtype, &mut self.algorithm, &mut self.protocol];
-        for raw in self.stream.iter_mut().chain(sparse.into_iter().flat_map(Sparse::values_mut)) {
-            *raw = Sym::from_raw(*raw).map_or(NO_SYM, |sym| name(sym).raw());
-        }
-        for raw in &mut self.comm {
-            *raw = Sym::from_raw(*raw).map_or(NO_SYM, |sym| communicator(sym).raw());
-        }
+        let syms = [&mut self.op, &mut self.stream, &mut self.dtype, &mut self.algorithm, &mut self.protocol];
+        syms.into_iter().for_each(|column| column.replace(&name));
+        self.comm.replace(communicator);
     }
 
     // Inlined, so that columns that the caller has no use for are not read.
     #[inline(always)]
     fn at(&self, index: usize) -> Comm {
         Comm {
-            op: self.op[index],
+            op: self.op.get(index).unwrap_or(Sym::FIRST),
             start_ns: self.start_ns[index],
             end_ns: self.end_ns[index],
-            bytes: some_unless(self.bytes[index], NO_U64),
-            comm: Sym::from_raw(self.comm[index]),
-            seq: some_unless(self.seq[index], NO_U64),
-            comm_size: some_unless(self.comm_size[index], NO_U32),
-            comm_rank: some_unless(self.comm_rank[index], NO_U32),
-            stream: Sym::from_raw(self.stream[index]),
-            dtype: Sym::from_raw(self.dtype.get(index)),
-            peer: some_unless(self.peer.get(index), NO_U32),
-            algorithm: Sym::from_raw(self.algorithm.get(index)),
-            protocol: Sym::from_raw(self.protocol.get(index)),
-            step: some_unless(self.step[index], NO_STEP),
+            bytes: self.bytes.get(index),
+            comm: self.comm.get(index),
+            seq: self.seq.get(index),
+            comm_size: self.comm_size.get(index),
+            comm_rank: self.comm_rank.get(index),
+            stream: self.stream.get(index),
+            dtype: self.dtype.get(index),
+            peer: self.peer.get(index),
+            algorithm: self.algorithm.get(index),
+            protocol: self.protocol.get(index),
+            step: self.step.get(index),
         }
     }
 }
@@ -328,8 +312,4 @@ impl CommColumns {
 #[cfg(feature = "import")]
 fn shift(instants: &mut [i64], by_ns: i64) {
     instants.iter_mut().for_each(|instant| *instant = instant.saturating_add(by_ns));
-}
-
-fn some_unless<T: PartialEq>(value: T, none: T) -> Option<T> {
-    (value != none).then_some(value)
 }

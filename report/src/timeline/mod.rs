@@ -7,7 +7,7 @@
 mod columns;
 mod exchange;
 mod names;
-mod sparse;
+mod narrow;
 
 pub use columns::{Comm, CommColumns, Compute, ComputeColumns};
 pub use exchange::{Exchange, RoutingPhase};
