@@ -36,14 +36,15 @@ impl Member {
         compute: &Cover,
     ) -> Self {
         let turn = end_ns.min(last_arrival_ns).max(start_ns);
-        let exposed = |from, to| duration_ns(from, to) - compute.overlap_ns(from, to);
+        let (hidden_wait_ns, hidden_transfer_ns) =
+            compute.overlaps_around_ns(start_ns, turn, end_ns.max(turn));
         Self {
             rank,
             device,
             start_ns,
             end_ns,
-            exposed_wait_ns: exposed(start_ns, turn),
-            exposed_transfer_ns: exposed(turn, end_ns),
+            exposed_wait_ns: duration_ns(start_ns, turn) - hidden_wait_ns,
+            exposed_transfer_ns: duration_ns(turn, end_ns) - hidden_transfer_ns,
             bytes: None,
         }
     }

@@ -18,6 +18,24 @@ pub(crate) struct Timed {
     pub end_ns: i64,
 }
 
+/// When the ranks of a collective were there, on the common clock.
+#[derive(Debug, Default)]
+pub(crate) struct Arrivals {
+    /// As measured.
+    pub measured: Vec<Timed>,
+    /// As far as the clocks can tell: see [`tell_apart`]. Who of those that start last came last is not known.
+    pub known: Vec<Timed>,
+    /// The uncertainty that applied.
+    pub uncertainty_ns: u64,
+}
+
+impl Arrivals {
+    /// The last arrival; `None` of no rank.
+    pub fn last_ns(&self) -> Option<i64> {
+        self.known.iter().map(|part| part.start_ns).max()
+    }
+}
+
 /// Moves each part so that it starts as long before the last one as its rank is known to have waited; parts
 /// that cannot be told from the last one start with it. Durations stay. Returns the uncertainty that
 /// applied, at most: 0 on one clock.

@@ -59,14 +59,19 @@ pub fn analyze(timeline: &Timeline, options: &AnalyzeOptions) -> Report {
     if options.align {
         matching.align(&mut warnings);
     }
-    let (found, mut cross_rank) =
-        side_by_side(|| stragglers(&matching, &covers), || cross_rank(&matching, &covers, &mut warnings));
+    let desync_options = DesyncOptions { ranks: options.ranks.clone(), ..DesyncOptions::default() };
+    // The stragglers take about as long as all else.
+    let (found, (mut cross_rank, out_of_step)) = side_by_side(
+        || stragglers(&matching, &covers),
+        || {
+            let across = cross_rank(&matching, &covers, &mut warnings);
+            (across, desync::find(timeline, &matching, &desync_options))
+        },
+    );
     // Without waits there is nobody to blame for them.
     if let Some(across) = cross_rank.as_mut().filter(|across| !across.ops.is_empty()) {
         (across.stragglers, across.by_rank) = found;
     }
-    let desync_options = DesyncOptions { ranks: options.ranks.clone(), ..DesyncOptions::default() };
-    let out_of_step = desync::find(timeline, &matching, &desync_options);
     if !out_of_step.is_empty() {
         // Also where no collective could be matched: that is what a hang in the first one looks like.
         cross_rank.get_or_insert_default().desync = out_of_step;

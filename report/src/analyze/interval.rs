@@ -122,6 +122,24 @@ impl Cover {
         self.covered_before(at_ns, begun)
     }
 
+    /// The covered lengths of `[start_ns, turn_ns)` and `[turn_ns, end_ns)`, which are in order: with one
+    /// search less than two of [`overlap_ns`](Self::overlap_ns) take.
+    pub(super) fn overlaps_around_ns(&self, start_ns: i64, turn_ns: i64, end_ns: i64) -> (u64, u64) {
+        let before_start = self.before_ns(&self.hint, start_ns);
+        let before_turn = if turn_ns > start_ns { self.before_ns(&self.hint, turn_ns) } else { before_start };
+        let before_end = if end_ns > turn_ns { self.before_ns(&self.hint, end_ns) } else { before_turn };
+        (before_turn - before_start, before_end - before_turn)
+    }
+
+    /// Whether the instant just before `at_ns` is covered; `hint` as in
+    /// [`overlap_near`](Self::overlap_near).
+    pub(super) fn covers_before(&self, hint: &Hint, at_ns: i64) -> bool {
+        let begun = begun(&self.segments, hint.0.load(Ordering::Relaxed), at_ns);
+        hint.0.store(begun, Ordering::Relaxed);
+        let last = begun.checked_sub(1).and_then(|last| self.segments.get(last));
+        last.is_some_and(|segment| segment.1 >= at_ns)
+    }
+
     /// Length of the intersection of two unions.
     pub fn intersection_ns(&self, other: &Self) -> u64 {
         intersection_ns(&self.segments, &other.segments)
@@ -316,6 +334,23 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn both_sides_of_a_turn_and_single_instants() {
+        let union = cover(&[(2, 5), (7, 8), (10, 14)]);
+        let hint = Hint::default();
+        for start in 0..16 {
+            assert_eq!(union.covers_before(&hint, start), union.overlap_ns(start - 1, start) > 0, "{start}");
+            for turn in start..16 {
+                for end in turn..16 {
+                    let expected = (union.overlap_ns(start, turn), union.overlap_ns(turn, end));
+                    assert_eq!(union.overlaps_around_ns(start, turn, end), expected, "{start} {turn} {end}");
+                }
+            }
+        }
+        assert!(!union.covers_before(&hint, i64::MIN));
+        assert_eq!(union.overlaps_around_ns(i64::MIN, i64::MIN, i64::MAX), (0, 8));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Messages between two ranks: which side waited for the other.
 
+use super::arrivals::{Arrivals, Timed};
 use super::interval::duration_ns;
 use super::matching::{ChannelKind, Matching, is_point_to_point};
 use super::{PeerWaits, PointToPoint};
@@ -64,18 +65,20 @@ pub(super) fn point_to_point(matching: &Matching<'_>) -> Option<PointToPoint> {
         .map(|(_, left)| left.events)
         .sum();
     let mut pairs: Vec<Sums> = Vec::new();
+    let mut times = Arrivals::default();
     for group in matching.groups() {
         let ChannelKind::Messages { source, destination } = group.channel.kind else { continue };
         let Some(parts) = matching.message(&group) else {
             unmatched_events += group.parts.len() as u64;
             continue;
         };
-        let (times, _) = matching.arrivals_ns(&[parts.0, parts.1]);
-        let &[send, receive] = &times[..] else { continue };
+        matching.arrivals_ns(&[parts.0, parts.1], &mut times);
+        let &[send, receive] = &times.known[..] else { continue };
         let clocks = matching.clocks();
         let (sender, receiver) = (clocks.of(parts.0.track), clocks.of(parts.1.track));
         let bytes = [parts.0, parts.1].into_iter().find_map(|part| matching.event(part)?.bytes);
-        let waited = |own: (i64, i64), other: (i64, i64)| u128::from(duration_ns(own.0, own.1.min(other.0)));
+        let waited =
+            |own: Timed, other: Timed| duration_ns(own.start_ns, own.end_ns.min(other.start_ns)).into();
         let one = Sums {
             matched: 1,
             bytes,

@@ -1,12 +1,12 @@
 //! Waits and transfers over matched collectives: the pass that makes the figures across ranks.
 
+use super::arrivals::{Arrivals, Timed};
 use super::conclude::{LeftOut, conclude};
 use super::interval::Cover;
 use super::matching::{Group, Matching, Part, State, is_point_to_point, is_synchronizing};
 use super::point_to_point::point_to_point;
 use super::{
-    Collective, CrossRank, CrossRankAccumulator, Member, Position, Unmatched, UnmatchedReason,
-    last_arrival_ns, ms_from_ns,
+    Collective, CrossRank, CrossRankAccumulator, Member, Position, Unmatched, UnmatchedReason, ms_from_ns,
 };
 use crate::timeline::Sym;
 use std::collections::{BTreeSet, HashMap};
@@ -31,6 +31,7 @@ pub(super) fn cross_rank(
     }
     let mut uncertainties: HashMap<Sym, u64> = HashMap::new();
     let mut left_out = LeftOut::default();
+    let mut times = Arrivals::default();
     let is_counted = |op: Sym| is_synchronizing(names.get(op)) || is_point_to_point(names.get(op));
     for (&op, events) in matching.not_numbered().iter().filter(|(op, _)| is_counted(**op)) {
         left_out.events += events.events;
@@ -45,7 +46,8 @@ pub(super) fn cross_rank(
         // Incomplete ones are counted at the end: only if the op has complete collectives.
         if group.state.is_matched() {
             if group.channel.kind.is_collective() {
-                let uncertainty = add(&mut accumulator, matching, &group, covers);
+                matching.arrivals_ns(group.parts, &mut times);
+                let uncertainty = add(&mut accumulator, matching, &group, &times, covers);
                 let worst = uncertainties.entry(group.op).or_default();
                 *worst = uncertainty.max(*worst);
             }
@@ -75,26 +77,27 @@ fn add(
     accumulator: &mut CrossRankAccumulator,
     matching: &Matching<'_>,
     group: &Group<'_>,
+    times: &Arrivals,
     covers: &[Cover],
 ) -> u64 {
-    let (times, uncertainty_ns) = matching.arrivals_ns(group.parts);
-    let Some(last) = last_arrival_ns(times.iter().map(|time| time.0)) else { return 0 };
+    let Some(last) = times.last_ns() else { return 0 };
     let position = match matching.step(group) {
         Some(step) => Position::Step(step),
         None => Position::Sequence { comm: group.channel.comm.index() as u32, seq: group.number },
     };
-    let member = |(&part, &(start_ns, end_ns)): (&Part, &(i64, i64))| {
+    let member = |((&part, measured), known): ((&Part, &Timed), &Timed)| {
         let event = matching.event(part)?;
         let identity = &matching.track(part.track)?.track;
         let compute = covers.get(part.track as usize)?;
         // What is hidden is read off the track's own compute, so on its own clock.
-        let waited_until = matching.times_ns(part).0.saturating_add(last.saturating_sub(start_ns));
+        let waited_until = measured.start_ns.saturating_add(last.saturating_sub(known.start_ns));
         let own_last = matching.on_track_ns(part.track, waited_until);
         let own =
             Member::new((identity.rank, identity.device), (event.start_ns, event.end_ns), own_last, compute);
-        Some(Member { start_ns, end_ns, bytes: event.bytes, ..own })
+        Some(Member { start_ns: known.start_ns, end_ns: known.end_ns, bytes: event.bytes, ..own })
     };
-    let members: Vec<Member> = group.parts.iter().zip(&times).filter_map(member).collect();
+    let parts = group.parts.iter().zip(&times.measured).zip(&times.known);
+    let members: Vec<Member> = parts.filter_map(member).collect();
     let names = matching.names();
     let collective = Collective {
         op: names.get(group.op),
@@ -105,7 +108,7 @@ fn add(
         complete: group.state == State::Complete,
     };
     accumulator.add(&collective, &members);
-    uncertainty_ns
+    times.uncertainty_ns
 }
 
 fn unmatched(matching: &Matching<'_>, group: &Group<'_>, reason: UnmatchedReason) -> Unmatched {

@@ -19,19 +19,43 @@ pub(super) struct ClockFit {
 
 impl ClockFit {
     /// What the time scale shows when the clock shows `local_ns`.
+    #[inline]
     pub fn to_common_ns(self, local_ns: i64) -> i64 {
         if self.is_identity() {
             return local_ns;
         }
+        self.fast_common_ns(local_ns).unwrap_or_else(|| self.wide_common_ns(local_ns))
+    }
+
+    #[inline]
+    fn to_local_ns(self, common_ns: i64) -> i64 {
+        if self.is_identity() {
+            return common_ns;
+        }
+        self.fast_local_ns(common_ns).unwrap_or_else(|| self.wide_local_ns(common_ns))
+    }
+
+    /// As [`wide_common_ns`](Self::wide_common_ns), unless an intermediate result may be beyond `i64`, which
+    /// takes more than a hundred years.
+    fn fast_common_ns(self, local_ns: i64) -> Option<i64> {
+        let since = local_ns.checked_sub(self.anchor_local_ns)?;
+        let ahead = round(self.ahead_ns + self.rate * since as f64)?;
+        self.anchor_common_ns.checked_add(since)?.checked_sub(ahead)
+    }
+
+    fn fast_local_ns(self, common_ns: i64) -> Option<i64> {
+        let since = common_ns.checked_sub(self.anchor_common_ns)?;
+        let ahead = round((self.ahead_ns + self.rate * since as f64) / (1.0 - self.rate))?;
+        self.anchor_local_ns.checked_add(since)?.checked_add(ahead)
+    }
+
+    fn wide_common_ns(self, local_ns: i64) -> i64 {
         let since = i128::from(local_ns) - i128::from(self.anchor_local_ns);
         let ahead = self.ahead_ns + self.rate * since as f64;
         clamp(i128::from(self.anchor_common_ns) + since - ahead.round() as i128)
     }
 
-    fn to_local_ns(self, common_ns: i64) -> i64 {
-        if self.is_identity() {
-            return common_ns;
-        }
+    fn wide_local_ns(self, common_ns: i64) -> i64 {
         let since = i128::from(common_ns) - i128::from(self.anchor_common_ns);
         let ahead = (self.ahead_ns + self.rate * since as f64) / (1.0 - self.rate);
         clamp(i128::from(self.anchor_local_ns) + since + ahead.round() as i128)
@@ -40,6 +64,19 @@ impl ClockFit {
     fn is_identity(self) -> bool {
         self.anchor_local_ns == self.anchor_common_ns && self.ahead_ns == 0.0 && self.rate == 0.0
     }
+}
+
+/// The nearest whole number, halves away from zero, as [`f64::round`]: that is a call where the processor's
+/// oldest model is compiled for. `None` of what is not a number or not small enough to be exact.
+fn round(value: f64) -> Option<i64> {
+    /// From here on, an `f64` has no digits behind the point.
+    const WHOLE: f64 = (1_u64 << 52) as f64;
+    if value.is_nan() || value.abs() >= WHOLE {
+        return None;
+    }
+    let whole = value as i64;
+    let rest = value - whole as f64;
+    Some(whole + i64::from(rest >= 0.5) - i64::from(rest <= -0.5))
 }
 
 fn clamp(ns: i128) -> i64 {
@@ -157,6 +194,50 @@ impl Alignment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    /// Instants near each other, and anywhere.
+    fn instant() -> impl Strategy<Value = i64> {
+        prop_oneof![-10_000..10_000_i64, 0..(1_i64 << 60), any::<i64>(), Just(i64::MIN), Just(i64::MAX)]
+    }
+
+    proptest! {
+        #[test]
+        fn in_64_bits_it_is_the_same(
+            anchors in (instant(), instant()),
+            ahead in prop_oneof![Just(0.0), -9.0..9.0, (-40..40_i32).prop_map(|n| f64::from(n) / 2.0), -1e19..1e19],
+            rate in prop_oneof![Just(0.0), -500e-6..500e-6, (-3..3_i32).prop_map(|n| f64::from(n) / 1024.0)],
+            at in instant(),
+        ) {
+            let fit = ClockFit {
+                anchor_local_ns: anchors.0,
+                anchor_common_ns: anchors.1,
+                ahead_ns: ahead,
+                rate,
+                ..ClockFit::default()
+            };
+            let near = (anchors.0.wrapping_add(at % 100_000), anchors.1.wrapping_add(at % 100_000));
+            for (local, common) in [(at, at), near] {
+                if let Some(fast) = fit.fast_common_ns(local) {
+                    prop_assert_eq!(fast, fit.wide_common_ns(local));
+                }
+                if let Some(fast) = fit.fast_local_ns(common) {
+                    prop_assert_eq!(fast, fit.wide_local_ns(common));
+                }
+            }
+        }
+
+        #[test]
+        fn rounding_is_that_of_the_standard_library(
+            value in prop_oneof![any::<f64>(), -1e6..1e6, (-4000..4000_i32).prop_map(|n| f64::from(n) / 4.0)],
+        ) {
+            if let Some(rounded) = round(value) {
+                prop_assert_eq!(rounded as f64, value.round());
+            } else {
+                prop_assert!(value.abs() >= 1e15);
+            }
+        }
+    }
 
     #[test]
     fn there_and_back_is_exact_to_a_nanosecond_over_a_year() {

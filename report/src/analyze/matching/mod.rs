@@ -43,7 +43,7 @@ pub(crate) use group::{Group, Part, State};
 pub use op::is_synchronizing;
 pub(crate) use op::{bytes_may_differ, is_point_to_point};
 
-use super::arrivals::{Timed, tell_apart};
+use super::arrivals::{Arrivals, Timed, tell_apart};
 use super::clocks::Clocks;
 use super::filter::Selected;
 use crate::timeline::{Comm, Names, Sym, Timeline};
@@ -115,8 +115,8 @@ impl<'a> Matching<'a> {
         &self.channels
     }
 
-    /// The row of a part.
-    #[inline]
+    /// The row of a part. Inlined, so that columns that the caller has no use for are not read.
+    #[inline(always)]
     pub(crate) fn event(&self, part: Part) -> Option<Comm> {
         self.selected.get(part.track as usize)?.track.comm.get(part.row as usize)
     }
@@ -146,17 +146,18 @@ impl<'a> Matching<'a> {
         (at(comm.starts_ns()), at(comm.ends_ns()))
     }
 
-    /// Start and end of each of `parts` as [`times_ns`](Self::times_ns), but arrivals that the clocks
-    /// cannot tell from the last one moved to it, end and all; and the uncertainty that applied. Who of
-    /// these came last is not known.
-    pub(crate) fn arrivals_ns(&self, parts: &[Part]) -> (Vec<(i64, i64)>, u64) {
+    /// Start and end of each of `parts` as [`times_ns`](Self::times_ns), and with arrivals that the clocks
+    /// cannot tell from the last one moved to it, end and all. `times` is filled anew; it is the caller's so
+    /// that a pass over all groups sets memory aside once.
+    pub(crate) fn arrivals_ns(&self, parts: &[Part], times: &mut Arrivals) {
         let timed = |&part: &Part| {
             let (start_ns, end_ns) = self.times_ns(part);
             Timed { clock: self.clocks.of(part.track), start_ns, end_ns }
         };
-        let mut times: Vec<Timed> = parts.iter().map(timed).collect();
-        let uncertainty_ns = tell_apart(&mut times, self.clocks.alignment());
-        (times.into_iter().map(|time| (time.start_ns, time.end_ns)).collect(), uncertainty_ns)
+        times.measured.clear();
+        times.measured.extend(parts.iter().map(timed));
+        times.known.clone_from(&times.measured);
+        times.uncertainty_ns = tell_apart(&mut times.known, self.clocks.alignment());
     }
 
     /// An instant of the common time scale on the clock of `track`: the inverse of what

@@ -238,7 +238,11 @@ fn inherited(
 ) -> Vec<(usize, f64)> {
     let mut charges: Vec<(usize, f64)> = Vec::new();
     for ((part, blame), end) in parts.iter().zip(blames).zip(since.unwrap_or_default()) {
-        let Some(track) = tracks.get(&part.track).filter(|_| blame.inherited_ns > 0.0) else { continue };
+        // Most inherit nothing.
+        if blame.inherited_ns <= 0.0 {
+            continue;
+        }
+        let Some(track) = tracks.get(&part.track) else { continue };
         let waits = || track.waits.iter().rev().take_while(|wait| wait.until_ns > end.end_ns);
         let waited: u64 = waits().map(|wait| wait.wait_ns).sum();
         for wait in waits() {

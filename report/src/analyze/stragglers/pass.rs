@@ -1,6 +1,7 @@
 //! Stragglers of a whole timeline: a pass over its matched collectives.
 
 use super::{End, Found, Ledger, Part, RankWaits, SpanTimes, Straggler, block_of_time};
+use crate::analyze::arrivals::{Arrivals, Timed};
 use crate::analyze::filter::Selected;
 use crate::analyze::interval::{Cover, Hint, duration_ns};
 use crate::analyze::matching::{self, Group, Matching, State, is_synchronizing};
@@ -16,9 +17,10 @@ pub(in crate::analyze) fn stragglers(
     let mut ledger = Ledger::default();
     let hints: Vec<Hint> = covers.iter().map(|_| Hint::default()).collect();
     let tracks = Tracks { matching, covers, hints, away: &away };
+    let mut times = Arrivals::default();
     for (_, place) in order(matching) {
         if let Some(group) = matching.group(place as usize) {
-            tracks.add(&mut ledger, &group);
+            tracks.add(&mut ledger, &group, &mut times);
         }
     }
     drop(away);
@@ -67,16 +69,20 @@ struct Tracks<'a> {
 }
 
 impl Tracks<'_> {
-    fn add(&self, ledger: &mut Ledger, group: &Group<'_>) {
+    fn add(&self, ledger: &mut Ledger, group: &Group<'_>, times: &mut Arrivals) {
         let matching = self.matching;
         let comm = (group.channel.comm.index() as u32, group.channel.generation);
         // Nobody is late by less than the clocks can tell.
-        let (times, _) = matching.arrivals_ns(group.parts);
-        let ends = group.parts.iter().map(|&part| matching.times_ns(part).1);
-        let (Some(last), Some(end)) = (times.iter().map(|time| time.0).max(), ends.max()) else { return };
-        let parts = group.parts.iter().zip(&times).map(|(&part, &times)| self.part(part, times, last));
-        let parts: Option<Vec<Part>> = parts.collect();
-        let ends: Option<Vec<End>> = group.parts.iter().map(|&part| self.end(part)).collect();
+        matching.arrivals_ns(group.parts, times);
+        let end = times.measured.iter().map(|time| time.end_ns).max();
+        let (Some(last), Some(end)) = (times.last_ns(), end) else { return };
+        let timed = || group.parts.iter().zip(&times.measured);
+        let parts: Option<Vec<Part>> = timed()
+            .zip(&times.known)
+            .map(|((&part, measured), known)| self.part(part, measured, known, last))
+            .collect();
+        let ends: Option<Vec<End>> =
+            timed().map(|(&part, measured)| self.end(part, measured.end_ns)).collect();
         if let (Some(parts), Some(ends)) = (parts, ends) {
             ledger.observe(comm, matching.step(group), &parts, end, |track| matching.rank(track));
             ledger.close(comm, ends);
@@ -84,36 +90,40 @@ impl Tracks<'_> {
     }
 
     /// What a track computes is known on its own clock, when it arrives on the common one.
-    fn part(&self, part: matching::Part, (start_ns, end_ns): (i64, i64), last_ns: i64) -> Option<Part> {
-        let event = self.matching.event(part)?;
-        let waited_until = self.matching.times_ns(part).0.saturating_add(last_ns.saturating_sub(start_ns));
+    fn part(&self, part: matching::Part, measured: &Timed, known: &Timed, last_ns: i64) -> Option<Part> {
+        let (own_start_ns, own_end_ns) = self.matching.own_times_ns(part);
+        let waited_until = measured.start_ns.saturating_add(last_ns.saturating_sub(known.start_ns));
         let last = self.matching.on_track_ns(part.track, waited_until);
-        let turn = event.end_ns.min(last).max(event.start_ns);
-        let hidden_ns = self.computed_ns(part.track, event.start_ns, turn)?;
-        let exposed_wait_ns = duration_ns(event.start_ns, turn).saturating_sub(hidden_ns);
-        let (away_ns, busy_ns) = self.time_until(part.track, event.start_ns)?;
+        let turn = own_end_ns.min(last).max(own_start_ns);
+        let hidden_ns = self.computed_ns(part.track, own_start_ns, turn)?;
+        let exposed_wait_ns = duration_ns(own_start_ns, turn).saturating_sub(hidden_ns);
+        let (away_ns, busy_ns) = self.time_until(part.track, own_start_ns)?;
         Some(Part {
             track: part.track,
-            start_ns,
-            wait_ns: duration_ns(start_ns, end_ns.min(last_ns)),
+            start_ns: known.start_ns,
+            wait_ns: duration_ns(known.start_ns, known.end_ns.min(last_ns)),
             exposed_wait_ns,
             away_ns,
             busy_ns,
         })
     }
 
-    fn end(&self, part: matching::Part) -> Option<End> {
-        let event = self.matching.event(part)?;
-        let (_, end_ns) = self.matching.times_ns(part);
-        let blocked = self.computed_ns(part.track, event.end_ns.saturating_sub(1), event.end_ns)? == 0;
-        let (away_ns, busy_ns) = self.time_until(part.track, event.end_ns)?;
+    fn end(&self, part: matching::Part, end_ns: i64) -> Option<End> {
+        let (_, own_end_ns) = self.matching.own_times_ns(part);
+        let (compute, hint) = self.compute(part.track)?;
+        let blocked = !compute.covers_before(hint, own_end_ns);
+        let (away_ns, busy_ns) = self.time_until(part.track, own_end_ns)?;
         Some(End { track: part.track, end_ns, away_ns, busy_ns, blocked })
     }
 
     /// Time between two instants of its own clock that the track computed.
     fn computed_ns(&self, track: u32, from_ns: i64, to_ns: i64) -> Option<u64> {
-        let compute = self.covers.get(track as usize)?;
-        Some(compute.overlap_near(self.hints.get(track as usize)?, from_ns, to_ns))
+        let (compute, hint) = self.compute(track)?;
+        Some(compute.overlap_near(hint, from_ns, to_ns))
+    }
+
+    fn compute(&self, track: u32) -> Option<(&Cover, &Hint)> {
+        self.covers.get(track as usize).zip(self.hints.get(track as usize))
     }
 
     /// Time that the track spent in exposed communication up to an instant of its own clock, and all other.
