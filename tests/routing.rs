@@ -2,10 +2,13 @@
 
 use commtrace::collectives::Result;
 use commtrace::prelude::*;
+use commtrace::report::analyze::{AnalyzeOptions, Report, analyze};
 use commtrace::report::read::{ReadOptions, read};
 use commtrace::report::timeline::{Exchange, RoutingPhase, Timeline};
 use commtrace::{Config, Guard, Mode, PeerCounts, TokenExchange, record_routing};
+use serde_json::Value;
 use std::path::Path;
+use std::time::Duration;
 use tracing_subscriber::layer::SubscriberExt;
 
 const RANKS: usize = 4;
@@ -152,4 +155,78 @@ fn a_span_of_the_application_has_counts_too_and_wrong_ones_are_told() {
     let lost: u64 = timeline.inputs.iter().map(|input| input.peer_bytes_dropped).sum();
     assert_eq!(lost, 3 * RANKS as u64);
     assert!(timeline.warnings.iter().any(|warning| warning.contains("12 calls")), "{:?}", timeline.warnings);
+}
+
+/// The report as JSON, as a file has it.
+fn as_json(report: &Report) -> Value {
+    serde_json::from_str(&commtrace::report::render::json(report)).unwrap()
+}
+
+fn check(report: &Value) {
+    let routing = &report["cross_rank"]["routing"];
+    let bytes = |tokens: usize| STEPS as usize * tokens * HIDDEN * 4;
+    assert_eq!(routing["dispatch_payload_bytes"], bytes(32), "{routing:#}");
+    assert_eq!(routing["dispatch_cross_rank_bytes"], bytes(25));
+    assert_eq!(routing["dispatched_tokens"], 32 * STEPS);
+    assert_eq!(routing["cross_rank_token_ratio"], 25.0 / 32.0);
+    // 5, 3, 20 and 4 tokens arrive; the mean is 8.
+    assert_eq!((&routing["expert_load_skew"], &routing["hottest_rank"]), (&2.5.into(), &2.into()));
+    assert!(routing["throughput_tokens_per_s"].as_f64().is_some_and(|rate| rate > 0.0));
+    assert_eq!(routing["complete"], true);
+    let phases: Vec<_> =
+        routing["by_communicator"].as_array().unwrap().iter().map(|one| one["phase"].as_str()).collect();
+    assert_eq!(phases, [Some("dispatch"), Some("combine")]);
+    let dispatch = &routing["by_communicator"][0];
+    assert_eq!(dispatch["exchanges"], STEPS);
+    for (source, row) in TOKENS.iter().enumerate() {
+        let row: Vec<usize> = row.iter().map(|&tokens| bytes(tokens)).collect();
+        assert_eq!(dispatch["bytes_by_pair"][source], serde_json::json!(row));
+    }
+    assert_eq!((&dispatch["received_imbalance"], &dispatch["most_received_rank"]), (&2.5.into(), &2.into()));
+    assert_eq!(report["ranks"][2]["routing"]["exchanges"][0]["received_tokens"], 20 * STEPS);
+}
+
+#[test]
+fn the_report_of_a_folder_names_the_hottest_rank() {
+    let folder = tempfile::tempdir().unwrap();
+    let guard = record(Mode::Directory(folder.path().into()), |comm| experts(&comm));
+    let report = guard.into_report().unwrap();
+    check(&as_json(&report));
+    let text = commtrace::report::render::text(&report, &Default::default());
+    assert!(text.contains("rank 2 gets that many times"), "{text}");
+    // Read again, as `commtrace report` does.
+    let again = analyze(&read_folder(folder.path()), &AnalyzeOptions::default());
+    check(&as_json(&again));
+}
+
+#[test]
+fn a_summary_without_files_has_the_same_figures() {
+    let guard = record(Mode::Summary, |comm| experts(&comm));
+    check(&as_json(&guard.into_report().unwrap()));
+}
+
+/// The rank with the most tokens is late: who makes others wait, and why, is in the advice.
+#[test]
+fn advice_on_late_ranks_names_the_hottest_one() {
+    let guard = record(Mode::Summary, |comm| {
+        for step in 0..12 {
+            let _step = step_span!(step).entered();
+            let (out, back) = (sent(comm.rank()), received(comm.rank()));
+            let mut arrived = buffer(&back);
+            {
+                let _dispatch = dispatch_scope(HIDDEN);
+                comm.all_to_all_v(&buffer(&out), &out, &mut arrived, &back)?;
+            }
+            if comm.rank() == 2 {
+                compute_span!("experts").in_scope(|| std::thread::sleep(Duration::from_millis(20)));
+            }
+            let _combine = combine_scope(HIDDEN);
+            comm.all_to_all_v(&arrived, &back, &mut buffer(&out), &out)?;
+        }
+        Ok(())
+    });
+    let report = guard.into_report().unwrap();
+    assert_eq!(report.mitigation.strategy.as_str(), "rebalance_ranks_or_experts");
+    let reason = &report.followup.reason;
+    assert!(reason.contains("rank 2 gets 2.50 times the mean"), "{reason}");
 }

@@ -32,12 +32,15 @@ fn write(file: File) -> (File, Vec<serde_json::Value>) {
             "comm_size": row.comm_size, "comm_rank": row.comm_rank, "seq": row.seq, "peer": row.peer,
             "dtype": row.dtype, "stream": row.stream, "device": row.device, "thread": row.thread,
             "step": row.step, "span": row.span, "untimed": row.untimed, "value": row.value,
+            "phase": row.phase, "token_bytes": row.token_bytes, "sent_bytes": row.sent_bytes,
+            "received_bytes": row.received_bytes,
         }));
     };
     for batch in 0_u32..4 {
         for index in 0..1500_u64 {
             let label = format!("label {batch}.{index}");
             let op = ["all_reduce", "all_gather", "broadcast"][batch.min(2) as usize];
+            let bytes = [index, 0, u64::MAX];
             push(
                 &mut writer,
                 Row {
@@ -58,6 +61,10 @@ fn write(file: File) -> (File, Vec<serde_json::Value>) {
                     span: Some(u64::from(batch) * 1500 + index),
                     untimed: (batch == 3).then_some("captured"),
                     value: Some(i64::MIN),
+                    phase: (index % 7 == 0).then_some("dispatch"),
+                    token_bytes: (index % 7 == 0).then_some(4096),
+                    sent_bytes: (index % 3 == 1).then_some(&bytes[..]),
+                    received_bytes: (index % 3 == 1).then_some(&bytes[..(index % 4) as usize]),
                     ..Row::new(if batch == 1 { RowKind::Open } else { RowKind::Comm }, op)
                 },
             );

@@ -10,5 +10,6 @@ mod finish;
 mod groups;
 mod job;
 mod results;
+mod routing;
 mod seen;
 mod spans;

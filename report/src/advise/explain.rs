@@ -1,6 +1,7 @@
 //! Why a strategy was chosen and how to try it, in words.
 
 use super::Strategy;
+use crate::analyze::ExpertRouting;
 
 /// The pattern behind a strategy: how it shows, what to try, what to look at again, what it may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +29,25 @@ pub fn explain(strategy: Strategy) -> &'static Explanation {
         Strategy::ReduceRoutingTraffic => &ROUTING,
         Strategy::InspectCollectivePayloadAndSchedule => &NO_PATTERN,
     }
+}
+
+/// A load this close to the mean is even.
+const EVEN: f64 = 1.05;
+
+/// What the experts' load says about an imbalance of the ranks: who gets the most tokens, or that it is not
+/// the experts. `None` if the load is not known.
+pub fn explain_expert_load(routing: &ExpertRouting) -> Option<String> {
+    let (skew, rank) = routing.expert_load_skew.zip(routing.hottest_rank)?;
+    Some(if skew > EVEN {
+        format!(
+            "Experts are unevenly loaded: rank {rank} gets {skew:.2} times the mean number of tokens of a rank \
+             (expert_load_skew)."
+        )
+    } else {
+        format!(
+            "Experts are evenly loaded (expert_load_skew {skew:.2}), so that is not what makes ranks late."
+        )
+    })
 }
 
 static NOTHING_RECORDED: Explanation = Explanation {

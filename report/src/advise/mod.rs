@@ -29,7 +29,7 @@ mod mitigation;
 mod thresholds;
 
 pub use event::HotspotEvent;
-pub use explain::{Explanation, explain, explain_durations};
+pub use explain::{Explanation, explain, explain_durations, explain_expert_load};
 pub use followup::{Decision, Followup, recommend_comm_followup, recommend_comm_followup_with};
 pub use hotspots::{HotspotBucket, HotspotSummary, PriorityHotspot, summarize_comm_hotspots};
 pub use mitigation::{Mitigation, Strategy, choose_comm_mitigation, choose_comm_mitigation_with};

@@ -13,7 +13,7 @@ mod steps;
 mod stragglers;
 mod track;
 
-use crate::analyze::{AnalyzeOptions, Report};
+use crate::analyze::{AnalyzeOptions, Report, RoutedCall};
 use crate::read::lanes::LaneKey;
 use crate::record::{Row, RowKind, meta};
 use crate::timeline::{Names, Untimed};
@@ -58,6 +58,8 @@ pub struct Aggregator {
     reversed: u64,
     late: u64,
     lost: u64,
+    /// Calls of which it was lost how their bytes spread over ranks.
+    lost_peer_bytes: u64,
     skipped: IndexMap<String, u64>,
     /// Per rank.
     untimed_compute: BTreeMap<u32, Untimed>,
@@ -95,6 +97,7 @@ impl Aggregator {
             reversed: 0,
             late: 0,
             lost: 0,
+            lost_peer_bytes: 0,
             skipped: IndexMap::new(),
             untimed_compute: BTreeMap::new(),
         }
@@ -110,8 +113,13 @@ impl Aggregator {
         let reason = match row.kind {
             RowKind::Open => return,
             RowKind::Meta => {
-                if row.name == meta::DROPPED {
-                    self.dropped(row.value.and_then(|value| u64::try_from(value).ok()).unwrap_or(0));
+                let count = row.value.and_then(|value| u64::try_from(value).ok()).unwrap_or(0);
+                match row.name {
+                    meta::DROPPED => self.dropped(count),
+                    meta::PEER_BYTES_DROPPED => {
+                        self.lost_peer_bytes = self.lost_peer_bytes.saturating_add(count);
+                    }
+                    _ => {}
                 }
                 return;
             }
@@ -196,12 +204,15 @@ impl Aggregator {
         let stream = row.stream.filter(|_| row.device.is_some()).map(|stream| names.intern(stream));
         let call = (kind == Kind::Comm).then(|| {
             let op = names.intern(row.name);
+            let comm = row.comm.map(|comm| names.intern(comm));
+            let routed = RoutedCall { op, comm, comm_size: row.comm_size, comm_rank: row.comm_rank };
+            self.tracks[track].routing.add(routed, row.exchange(), names);
             Box::new(Call {
                 op,
                 slot: self.tracks[track].summary.slot(row.name),
                 synchronizing: self.collectives.declare(op, row.name),
                 bytes: row.bytes,
-                comm: row.comm.map(|comm| names.intern(comm)),
+                comm,
                 seq: row.seq,
                 comm_size: row.comm_size,
                 dtype: row.dtype.map(|dtype| names.intern(dtype)),

@@ -1,8 +1,10 @@
 //! The totals as a report.
 
 use super::{Aggregator, RankState, steps};
-use crate::analyze::{InputReport, RankAlignment, RankReport, Report, UntimedReport, assemble};
-use crate::read::untimed::compute_warning;
+use crate::analyze::{
+    InputReport, RankAlignment, RankReport, Report, UntimedReport, add_throughput, assemble,
+};
+use crate::read::untimed::{compute_warning, peer_bytes_warning};
 use indexmap::IndexMap;
 
 impl Aggregator {
@@ -60,13 +62,23 @@ impl Aggregator {
                 wall: Some(track.wall()),
                 untimed: UntimedReport::from(&track.untimed),
                 steps: track.steps.figures(base_ns),
+                routing: track.routing.finish(&self.names).map(Box::new),
             })
             .collect();
+        for report in &mut reports {
+            add_throughput(report);
+            if let Some(routing) = &mut report.routing {
+                routing.lost_records = self.lost + self.lost_peer_bytes > 0;
+            }
+        }
         reports.sort_by_key(|report| report.device);
         reports
     }
 
     fn warn(&self, nested: u64, warnings: &mut Vec<String>) {
+        if self.lost_peer_bytes > 0 {
+            warnings.push(peer_bytes_warning(self.lost_peer_bytes));
+        }
         if self.lost > 0 {
             warnings.push(format!(
                 "{} records were lost while recording; times and counts are too small by these.",

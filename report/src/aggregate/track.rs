@@ -2,7 +2,7 @@
 
 use super::queue::{Interval, Span};
 use super::steps::Steps;
-use crate::analyze::{SummaryBuilder, Wall, duration_ns};
+use crate::analyze::{RoutingSums, SummaryBuilder, Wall, duration_ns};
 use crate::read::lanes::LaneKey;
 use crate::timeline::Untimed;
 use std::collections::HashMap;
@@ -17,6 +17,7 @@ pub(super) struct TrackState {
     pub summary: SummaryBuilder,
     pub untimed: Untimed,
     pub steps: Steps,
+    pub routing: RoutingSums,
     /// Communication intervals in which another of the same lane began.
     pub nested: u64,
     /// First start and last end of all intervals.
@@ -62,6 +63,7 @@ impl TrackState {
             summary: SummaryBuilder::default(),
             untimed: Untimed::default(),
             steps: Steps::default(),
+            routing: RoutingSums::default(),
             nested: 0,
             extent: None,
             at_ns: i64::MIN,

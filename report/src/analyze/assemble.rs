@@ -6,6 +6,7 @@ use super::hotspot::hotspot_event;
 use super::matching::Matching;
 use super::rank::rank_report;
 use super::report::REPORT_SCHEMA_VERSION;
+use super::routing::{expert_routing, mark_losses};
 use super::side_by_side::side_by_side;
 use super::stragglers::stragglers;
 use super::waits::cross_rank;
@@ -13,8 +14,8 @@ use super::{
     AnalyzeOptions, Cover, CrossRank, InputReport, OpSummary, RankReport, Report, Straggler, totals,
 };
 use crate::advise::{
-    Followup, HotspotEvent, Thresholds, choose_comm_mitigation_with, recommend_comm_followup_with,
-    summarize_comm_hotspots,
+    Followup, HotspotEvent, Strategy, Thresholds, choose_comm_mitigation_with, explain_expert_load,
+    recommend_comm_followup_with, summarize_comm_hotspots,
 };
 use crate::parallel::in_parallel;
 use crate::timeline::{Sym, Timeline};
@@ -77,6 +78,7 @@ pub fn analyze(timeline: &Timeline, options: &AnalyzeOptions) -> Report {
         cross_rank.get_or_insert_default().desync = out_of_step;
     }
     totals::apply(&mut ranks, timeline, options, &mut warnings);
+    mark_losses(&mut ranks, timeline);
     let inputs = inputs(timeline, &mut warnings);
     assemble(ranks, cross_rank, inputs, warnings, options)
 }
@@ -87,11 +89,14 @@ pub fn analyze(timeline: &Timeline, options: &AnalyzeOptions) -> Report {
 /// advice; the filters are not applied.
 pub fn assemble(
     ranks: Vec<RankReport>,
-    cross_rank: Option<CrossRank>,
+    mut cross_rank: Option<CrossRank>,
     inputs: Vec<InputReport>,
     warnings: Vec<String>,
     options: &AnalyzeOptions,
 ) -> Report {
+    if let Some(routing) = expert_routing(&ranks) {
+        cross_rank.get_or_insert_default().routing = Some(Box::new(routing));
+    }
     let thresholds = &options.thresholds;
     let hotspot_events = hotspot_events(&ranks, cross_rank.as_ref(), thresholds);
     let hotspots = summarize_comm_hotspots(&hotspot_events);
@@ -99,6 +104,12 @@ pub fn assemble(
     let mut followup = recommend_comm_followup_with(&hotspots, &mitigation, thresholds);
     if let Some(across) = &cross_rank {
         name_stragglers(&mut followup, &across.stragglers);
+        if let Some(load) = across.routing.as_deref().and_then(explain_expert_load)
+            && mitigation.strategy == Strategy::RebalanceRanksOrExperts
+        {
+            followup.reason.push(' ');
+            followup.reason.push_str(&load);
+        }
     }
     Report {
         schema_version: REPORT_SCHEMA_VERSION,

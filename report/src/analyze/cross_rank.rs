@@ -1,6 +1,6 @@
 //! Waits across ranks: the figures.
 
-use super::{Desync, RankWaits, Straggler};
+use super::{Desync, ExpertRouting, RankWaits, Straggler};
 use serde::{Deserialize, Serialize};
 
 /// What the ranks tell together.
@@ -34,6 +34,10 @@ pub struct CrossRank {
     /// Waits that each rank caused and suffered, by ascending rank.
     #[serde(default)]
     pub by_rank: Vec<RankWaits>,
+    /// How tokens are routed to experts, and how evenly calls with bytes for each rank load the ranks; `None` if
+    /// fewer than two ranks recorded such.
+    #[serde(default)]
+    pub routing: Option<Box<ExpertRouting>>,
 }
 
 /// How a rank's clock relates to that of the lowest aligned rank. Ranks of one host share a clock.

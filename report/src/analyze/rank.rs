@@ -2,6 +2,7 @@
 
 use super::filter::Selected;
 use super::interval::{Cover, duration_ns, overlaps_ns};
+use super::routing::{add_throughput, rank_routing};
 use super::steps::step_figures;
 use super::wall::extent;
 use super::{RankReport, Summary, SummaryBuilder, Wall};
@@ -20,14 +21,17 @@ pub(super) fn rank_report(
         (track.compute.starts_ns(), track.compute.ends_ns()),
         (track.comm.starts_ns(), track.comm.ends_ns()),
     ];
-    RankReport {
+    let mut report = RankReport {
         rank: track.rank,
         device: track.device,
         summary: summary(track, compute, names),
         wall: track.unplaced.is_empty().then(|| Wall::from_covers(&comm, compute, extent(columns))),
         untimed: (&track.untimed).into(),
         steps: step_figures(selected, base_ns),
-    }
+        routing: rank_routing(track, names).map(Box::new),
+    };
+    add_throughput(&mut report);
+    report
 }
 
 fn summary(track: &Track, compute: &Cover, names: &Names) -> Summary {

@@ -1,6 +1,6 @@
 //! The object that a report is: what `report --format json` prints.
 
-use super::{CrossRank, StepFigures, Summary, Wall, ms_from_ns};
+use super::{CrossRank, RankRouting, StepFigures, Summary, Wall, ms_from_ns};
 use crate::advise::{Followup, HotspotEvent, HotspotSummary, Mitigation};
 use crate::nccl::{Inspector, NcclLog, NcclTests};
 use crate::timeline::{Input, MatchKind, RuleMatch, Untimed};
@@ -130,6 +130,9 @@ pub struct RankReport {
     pub untimed: UntimedReport,
     /// Figures per step, in ascending order of its number.
     pub steps: Vec<StepFigures>,
+    /// What it sent and received in calls whose bytes for each rank were recorded; not in JSON without such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routing: Option<Box<RankRouting>>,
 }
 
 /// Communication that was recorded without a time.

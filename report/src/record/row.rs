@@ -1,5 +1,7 @@
 //! One row of a record file, before it becomes columns.
 
+use crate::timeline::{Exchange, RoutingPhase};
+
 /// What a row is about; the column `kind`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RowKind {
@@ -165,5 +167,15 @@ impl<'a> Row<'a> {
             sent_bytes: None,
             received_bytes: None,
         }
+    }
+
+    /// How the call spreads over the ranks of its communicator, if that is known.
+    pub fn exchange(&self) -> Option<Exchange<'a>> {
+        Some(Exchange {
+            phase: self.phase.and_then(RoutingPhase::from_name),
+            token_bytes: self.token_bytes.filter(|&bytes| bytes > 0),
+            sent_bytes: self.sent_bytes?,
+            received_bytes: self.received_bytes?,
+        })
     }
 }

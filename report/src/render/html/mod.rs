@@ -2,6 +2,7 @@
 
 mod charts;
 mod page;
+mod routing;
 
 use super::clocks;
 use crate::advise::{HotspotEvent, explain, explain_durations};
@@ -36,6 +37,7 @@ pub fn html(report: &Report) -> String {
     operations(&mut page, report);
     stragglers(&mut page, report);
     across_ranks(&mut page, report);
+    routing::routing(&mut page, report);
     charts::steps(&mut page, report);
     sources(&mut page, report);
     page.finish()

@@ -7,6 +7,7 @@ mod layout;
 mod nccl;
 mod overview;
 mod ranks;
+mod routing;
 mod sources;
 mod steps;
 mod stragglers;
@@ -65,6 +66,7 @@ pub fn text(report: &Report, options: &TextOptions) -> String {
     ranks::ranks(&mut page, report);
     stragglers::stragglers(&mut page, report);
     across::across(&mut page, report);
+    routing::routing(&mut page, report);
     clocks::clocks(&mut page, report);
     steps::steps(&mut page, report);
     nccl::facts(&mut page, report);
