@@ -23,6 +23,7 @@ mod plan;
 mod quantile;
 mod rank;
 pub mod record;
+pub mod report;
 mod row;
 #[cfg(feature = "schema")]
 pub mod schema;

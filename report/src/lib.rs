@@ -14,6 +14,6 @@ pub mod render;
 #[cfg(feature = "schema")]
 pub mod schema;
 pub mod timeline;
+pub mod units;
 
 mod parallel;
-mod units;

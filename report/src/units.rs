@@ -1,7 +1,7 @@
 //! Figures as people read them: units that fit the value, so that nothing small is rounded away.
 
 /// Milliseconds in the unit that fits: `1.25 s`, `12.3 ms`, `85.0 us`, `12 ns`.
-pub(crate) fn ms(value: f64) -> String {
+pub fn ms(value: f64) -> String {
     let magnitude = value.abs();
     let (scaled, unit) = if magnitude == 0.0 {
         return "0 ms".to_string();
@@ -18,12 +18,12 @@ pub(crate) fn ms(value: f64) -> String {
 }
 
 /// `value` in words by `unit`, or that it is not known.
-pub(crate) fn known<T>(value: Option<T>, unit: impl FnOnce(T) -> String) -> String {
+pub fn known<T>(value: Option<T>, unit: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| "unknown".to_string(), unit)
 }
 
 /// A ratio as a percentage: `34.5 %`, `0.02 %`.
-pub(crate) fn percent(ratio: f64) -> String {
+pub fn percent(ratio: f64) -> String {
     let value = ratio * 100.0;
     if value == 0.0 {
         return "0 %".to_string();
@@ -32,7 +32,7 @@ pub(crate) fn percent(ratio: f64) -> String {
 }
 
 /// Bytes in binary units: `512 B`, `1.50 MiB`.
-pub(crate) fn bytes(value: u64) -> String {
+pub fn bytes(value: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if value < 1024 {
         return format!("{value} B");
@@ -50,12 +50,12 @@ pub(crate) fn bytes(value: u64) -> String {
 }
 
 /// A bandwidth, in GB/s as nccl-tests does: `12.3`, `0.0054`.
-pub(crate) fn gbs(value: f64) -> String {
+pub fn gbs(value: f64) -> String {
     significant(value)
 }
 
 /// Milliseconds since the Unix epoch as a time of day: `2026-11-30 03:50:37 UTC`.
-pub(crate) fn utc(unix_ms: f64) -> String {
+pub fn utc(unix_ms: f64) -> String {
     let seconds = (unix_ms / 1e3).floor() as i64;
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let (year, month, day) = civil(days);

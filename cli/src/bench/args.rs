@@ -1,5 +1,6 @@
 //! The command line of `commtrace bench`.
 
+use super::report::ReportArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use commtrace_bench::{Collective, Fault, file_name_part, parse_dtype};
 use commtrace_collectives::DType;
@@ -19,6 +20,7 @@ pub struct BenchArgs {
 #[derive(Debug, Subcommand)]
 pub enum ExperimentArgs {
     Collectives(CollectivesArgs),
+    Report(ReportArgs),
 }
 
 /// Time collectives: collective by payload by algorithm.

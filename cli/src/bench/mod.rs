@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod rank;
+pub mod report;
 
 use crate::failure::{Failure, message};
 use crate::output;
@@ -13,7 +14,10 @@ use std::env;
 use std::io;
 
 pub fn run(args: &BenchArgs) -> Result<(), Failure> {
-    let ExperimentArgs::Collectives(args) = &args.experiment;
+    let args = match &args.experiment {
+        ExperimentArgs::Collectives(args) => args,
+        ExperimentArgs::Report(args) => return report::run(args),
+    };
     let launched = Launched::detect();
     let plans = plans(args, launched.as_ref())?;
     experiment(&args.workload, launched, &plans)

@@ -12,9 +12,9 @@ mod text;
 pub use chrome::{ChromeOptions, write_chrome, write_chrome_with};
 pub use headline::headline;
 #[cfg(feature = "html")]
-pub use html::html;
+pub use html::{HtmlPage, escape, html};
 pub use json::{diagnosis_json, json};
-pub use text::{TextOptions, diagnosis, text};
+pub use text::{Column, TextOptions, TextPage, counted, diagnosis, text};
 
 /// Whether a character steers what shows a text instead of standing in it: control characters, and those
 /// that turn the direction of writing. Names come from inputs and may hold them.

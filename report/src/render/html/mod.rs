@@ -8,7 +8,9 @@ use super::clocks;
 use crate::advise::{HotspotEvent, explain, explain_durations};
 use crate::analyze::{OpAcrossRanks, Report, Straggler, WaitFigures};
 use crate::units;
-use page::{Page, escape};
+use page::Page;
+
+pub use page::{Page as HtmlPage, escape};
 
 /// Rows of a table that has one per rank or input; what is left out is said.
 const MAX_ROWS: usize = 256;

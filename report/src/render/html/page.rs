@@ -21,31 +21,50 @@ dl{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1rem}dt{color:va
 .key.compute{background:var(--compute)}.key.overlap{background:var(--overlap)}\
 .key.exposed{background:var(--exposed)}.key.idle{background:var(--idle)}";
 
-/// A page under construction. Every text is escaped here and nowhere else.
-pub(super) struct Page {
+/// A self-contained HTML page under construction: no script, no network, readable in light and dark.
+///
+/// Texts are escaped.
+///
+/// ```
+/// use commtrace_report::render::HtmlPage;
+/// let mut page = HtmlPage::new("run <1>");
+/// page.paragraph("a < b");
+/// assert!(page.finish().contains("<p>a &lt; b</p>"));
+/// ```
+#[derive(Debug)]
+pub struct Page {
     html: String,
 }
 
 impl Page {
+    /// An empty page.
     pub fn new(title: &str) -> Self {
+        Self::with_style(title, "")
+    }
+
+    /// An empty page with more rules (CSS) than those of [`new`](Self::new). They are not escaped.
+    pub fn with_style(title: &str, more: &str) -> Self {
         let title = escape(title);
         Self {
             html: format!(
                 "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
                  <meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title>\
-                 <style>{STYLE}</style></head><body>\n"
+                 <style>{STYLE}{more}</style></head><body>\n"
             ),
         }
     }
 
+    /// A heading of level 1 to 6.
     pub fn heading(&mut self, level: u8, text: &str) {
         self.line(&format!("<h{level}>{}</h{level}>", escape(text)));
     }
 
+    /// A paragraph.
     pub fn paragraph(&mut self, text: &str) {
         self.line(&format!("<p>{}</p>", escape(text)));
     }
 
+    /// A list.
     pub fn list(&mut self, items: &[impl AsRef<str>]) {
         self.line("<ul>");
         for item in items {
@@ -83,11 +102,12 @@ impl Page {
         }
     }
 
-    /// Markup that is made here, of numbers and escaped texts.
+    /// Markup as it is: made of numbers and of texts that went through [`escape`].
     pub fn markup(&mut self, markup: &str) {
         self.line(markup);
     }
 
+    /// The page.
     pub fn finish(mut self) -> String {
         self.line("</body></html>");
         self.html
@@ -99,8 +119,8 @@ impl Page {
     }
 }
 
-/// Text for element content and quoted attributes.
-pub(super) fn escape(text: &str) -> String {
+/// Text for element content and quoted attributes. Characters that would steer what shows it become U+FFFD.
+pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

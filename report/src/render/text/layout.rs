@@ -1,4 +1,6 @@
 //! Lines that fit the width: headings, wrapped sentences, tables.
+//!
+//! What comes from inputs is cleaned here of what would steer a terminal.
 
 use super::TextOptions;
 use crate::render::steers;
@@ -10,57 +12,73 @@ const LONGEST_CELL: usize = 120;
 /// Characters of a word in a sentence, at most. Paths count as words, and are to be whole.
 const LONGEST_WORD: usize = 480;
 
-/// The text so far.
-pub(super) struct Page {
+/// A report as text under construction.
+///
+/// Lines are wrapped, long cells are shortened, and characters that would steer a terminal are replaced.
+///
+/// ```
+/// use commtrace_report::render::{TextOptions, TextPage};
+/// let mut page = TextPage::new(&TextOptions::default());
+/// page.note("all\u{1b}[31m_reduce");
+/// assert_eq!(page.finish(), "  all [31m_reduce\n");
+/// ```
+#[derive(Debug)]
+pub struct Page {
     out: String,
     width: usize,
     pub(super) max_rows: usize,
 }
 
-/// What a column holds.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Column {
+/// What a column of a [`TextPage`](Page) holds, with its heading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Column {
+    /// Left-aligned.
     Words(&'static str),
+    /// Right-aligned.
     Figures(&'static str),
 }
 
 impl Page {
-    pub(super) fn new(options: &TextOptions) -> Self {
+    /// An empty page.
+    pub fn new(options: &TextOptions) -> Self {
         let width = usize::from(options.width.max(60));
         Self { out: String::new(), width, max_rows: options.max_rows.max(1) }
     }
 
-    pub(super) fn finish(self) -> String {
+    /// The text.
+    pub fn finish(self) -> String {
         self.out
     }
 
     /// A line of its own at the left margin.
-    pub(super) fn line(&mut self, text: &str) {
+    pub fn line(&mut self, text: &str) {
         self.wrapped("", "", text);
     }
 
-    pub(super) fn heading(&mut self, text: &str) {
+    /// A heading, after an empty line.
+    pub fn heading(&mut self, text: &str) {
         self.out.push('\n');
         self.line(text);
     }
 
     /// A sentence below a heading.
-    pub(super) fn note(&mut self, text: &str) {
+    pub fn note(&mut self, text: &str) {
         self.wrapped("  ", "  ", text);
     }
 
-    pub(super) fn bullet(&mut self, text: &str) {
+    /// One item of a list below a heading.
+    pub fn bullet(&mut self, text: &str) {
         self.wrapped("  - ", "    ", text);
     }
 
     /// A named value; names stand in a column of their own.
-    pub(super) fn entry(&mut self, name: &str, text: &str) {
+    pub fn entry(&mut self, name: &str, text: &str) {
         self.wrapped(&format!("  {name:<15}"), &" ".repeat(17), text);
     }
 
-    /// A table of at most [`max_rows`](Self::max_rows) rows; `what` names the rows in what is said about
+    /// A table of at most [`TextOptions::max_rows`] rows; `what` names the rows in what is said about
     /// those left out.
-    pub(super) fn table(&mut self, columns: &[Column], mut rows: Vec<Vec<String>>, what: &str) {
+    pub fn table(&mut self, columns: &[Column], mut rows: Vec<Vec<String>>, what: &str) {
         let left_out = rows.len().saturating_sub(self.max_rows);
         rows.truncate(self.max_rows);
         self.table_in_full(columns, rows);
@@ -70,7 +88,7 @@ impl Page {
     }
 
     /// A table of all `rows`.
-    pub(super) fn table_in_full(&mut self, columns: &[Column], rows: Vec<Vec<String>>) {
+    pub fn table_in_full(&mut self, columns: &[Column], rows: Vec<Vec<String>>) {
         let mut table = Table::new();
         table.load_style(presets::NOTHING.header_separator(LineStyle::none().fill('-').junction('-')));
         // Two columns are the indent.
@@ -154,8 +172,8 @@ fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(text.chars().take(head).chain(['…']).chain(end).collect())
 }
 
-/// `one` or `many` with its number.
-pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
+/// `one` or `many` with its number: `1 rank`, `2 ranks`.
+pub fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 

@@ -16,6 +16,8 @@ use crate::analyze::Report;
 use crate::analyze::desync::Diagnosis;
 use layout::Page;
 
+pub use layout::{Column, Page as TextPage, counted};
+
 /// How the text looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextOptions {
