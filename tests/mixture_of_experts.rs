@@ -9,6 +9,7 @@ mod under_mpirun;
 use common::{command, example, shown, stderr, stdout, summary};
 use double_support::{Doubles, Finished, finish};
 use serde_json::Value;
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -60,6 +61,9 @@ fn assert_names_the_hot_rank(report: &Value, rank: u64) {
     assert_eq!(strategy(report), "rebalance_ranks_or_experts", "{across}");
     assert_eq!(report["mitigation"]["target"], "all_to_all_v", "{across}");
     assert_eq!(most_waited_for(report), rank, "{across}");
+    let routing = &across["routing"];
+    assert_eq!(routing["hottest_rank"], rank, "{routing}");
+    assert!(routing["expert_load_skew"].as_f64().is_some_and(|skew| skew > 2.0), "{routing}");
     // On a busy machine its lateness need not stand out enough for a claim; another rank's must not.
     for straggler in across["stragglers"].as_array().unwrap() {
         assert_eq!((&straggler["rank"], &straggler["span"]), (&rank.into(), &"expert".into()), "{across}");
@@ -158,6 +162,34 @@ fn calls_and_bytes_are_those_of_the_layer() {
             .sum();
         assert_eq!(bytes, ranks(&report).len() as u64 * 6 * 33 * 64 * 4 * 2, "{arguments:?}");
         assert_eq!(report["cross_rank"]["unmatched_events"], 0);
+    }
+}
+
+#[test]
+fn the_report_has_the_figures_that_the_run_counts() {
+    for arguments in [&["--hot-rank", "2"][..], &["--skew", "1", "--overlap", "on"]] {
+        let folder = tempdir().unwrap();
+        let mut command = program(&[&SHORT[..], arguments].concat());
+        let text = stdout(&succeeded(command.env("COMMTRACE_DIR", folder.path()).output().unwrap()));
+        let counted = |name: &str| -> f64 {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.trim().parse().unwrap()
+        };
+        let report = summary(folder.path());
+        let routing = &report["cross_rank"]["routing"];
+        for name in ["dispatch_payload_bytes", "cross_rank_token_ratio", "expert_load_skew"] {
+            let reported = routing[name].as_f64().unwrap();
+            assert!((reported - counted(name)).abs() <= 1e-6, "{name} {reported}: {text}");
+        }
+        assert_eq!(counted("dispatch_payload_bytes"), (4 * 6 * 33 * 64 * 4) as f64);
+        // The report's time begins with the first interval and ends with the last; the run's is that of its steps.
+        let ratio = routing["throughput_tokens_per_s"].as_f64().unwrap() / counted("throughput_tokens_per_s");
+        assert!((0.3..3.0).contains(&ratio), "{ratio}: {routing} {text}");
+        if arguments[0] == "--hot-rank" {
+            assert_eq!(routing["hottest_rank"], 2);
+            let advice = fs::read_to_string(folder.path().join("report.txt")).unwrap();
+            assert!(advice.contains("rank 2 gets"), "{advice}");
+        }
     }
 }
 
