@@ -1,11 +1,14 @@
 //! From what the ranks said, and how their processes ended, to the record.
 
-use crate::decision::{decide, evidence};
+use crate::decision::{decide, level};
 use crate::event::{GaveUp, Measured, RankEvent, Subject};
+use crate::evidence::{Evidence, says_unknown_algorithm};
 use crate::hardware::hardware;
-use crate::plan::Plan;
+use crate::overlap;
+use crate::plan::{Backend, Plan};
 use crate::record::{
-    Artifacts, EvidenceLevel, Failure, FailureKind, Metrics, RECORD_SCHEMA_VERSION, Record, Row, Versions,
+    Artifacts, Comparison, EvidenceLevel, Failure, FailureKind, Metrics, RECORD_SCHEMA_VERSION, Record, Row,
+    Schedule, Versions,
 };
 use crate::row::row;
 
@@ -30,23 +33,31 @@ pub(crate) fn unfinished(plan: &Plan, started_at: &str) -> Record {
         started_at,
         &[],
         &End::Nothing(FailureKind::RankFailed, message.to_owned()),
+        &Evidence::default(),
         Artifacts::default(),
     )
 }
 
-/// The record. `events[rank]` is what each rank said.
+/// The record. `events[rank]` is what each rank said, `evidence` what NCCL did.
 pub(crate) fn assemble(
     plan: &Plan,
     started_at: &str,
     events: &[Vec<RankEvent>],
     end: &End,
+    evidence: &Evidence,
     artifacts: Artifacts,
 ) -> Record {
     let mut failure = failure(plan, events, end, artifacts.log.as_deref());
+    if let Some(failure) = &mut failure
+        && (evidence.refuses_algorithm() || says_unknown_algorithm(&failure.message))
+    {
+        failure.kind = FailureKind::UnknownAlgorithm;
+        failure.message = format!("NCCL has no algorithm {:?}: {}", plan.algorithm, failure.message);
+    }
     let mut metrics = Metrics::default();
     if failure.is_none() {
         match rows(plan, events) {
-            Some(rows) => metrics.rows = rows,
+            Some(rows) => metrics = Metrics { rows, comparison: comparison(events) },
             None => {
                 failure = Some(Failure {
                     kind: FailureKind::RankFailed,
@@ -67,19 +78,35 @@ pub(crate) fn assemble(
             versions.cuda_driver = versions.cuda_driver.or_else(|| cuda_driver.clone());
         }
     }
-    Record {
+    let hardware = hardware(hosts);
+    let mut record = Record {
         schema_version: RECORD_SCHEMA_VERSION,
         experiment: plan.experiment,
         started_at: started_at.to_owned(),
         versions,
         workload: plan.workload(),
-        hardware: hardware(hosts),
-        evidence_level: if failure.is_none() { evidence(plan) } else { EvidenceLevel::None },
+        evidence_level: if failure.is_none() { level(plan, &hardware) } else { EvidenceLevel::None },
+        hardware,
         decision: decide(&metrics, failure.as_ref()),
         metrics,
         failure,
         artifacts,
-    }
+    };
+    evidence.attach(&mut record);
+    record
+}
+
+/// The overlap experiment's comparison of its two schedules; `None` in the other.
+fn comparison(events: &[Vec<RankEvent>]) -> Option<Comparison> {
+    let of = |schedule: Schedule| -> Option<Vec<Vec<f64>>> {
+        let of_rank = |events: &Vec<RankEvent>| {
+            let all = measured(events);
+            let one = all.into_iter().find(|part| part.subject.schedule == Some(schedule));
+            one.map(|part| part.times_ms.clone())
+        };
+        events.iter().map(of_rank).collect()
+    };
+    overlap::compare(&of(Schedule::Serial)?, &of(Schedule::Overlapped)?)
 }
 
 /// A row for everything that rank 0 measured; `None` unless every rank has measured the same.
@@ -114,7 +141,10 @@ fn failure(plan: &Plan, events: &[Vec<RankEvent>], end: &End, log: Option<&str>)
     if let End::Nothing(kind, message) = end {
         return Some(Found { kind: *kind, message: message.clone(), rank: None, subject: None }.of(plan));
     }
-    let found = (gave_up(events, false))
+    // NCCL says that some other rank is gone, but not which: a process that ended without a word explains more.
+    let unsaid = (plan.backend == Backend::Nccl).then(|| ended(events, log)).flatten();
+    let found = unsaid
+        .or_else(|| gave_up(events, false))
         .or_else(|| ended(events, log))
         .or_else(|| gave_up(events, true))
         .or_else(|| match end {
@@ -320,7 +350,7 @@ mod tests {
 
     fn assembled(events: &[Vec<RankEvent>], end: &End) -> Record {
         let artifacts = Artifacts { log: Some("x.log".to_owned()), ..Artifacts::default() };
-        assemble(&plan(), "2026-01-31T23:59:59Z", events, end, artifacts)
+        assemble(&plan(), "2026-01-31T23:59:59Z", events, end, &Evidence::default(), artifacts)
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! What a record is evidence of, and what follows from it.
 
+use crate::overlap;
 use crate::plan::{Backend, Plan};
-use crate::record::{Decision, EvidenceLevel, Failure, Metrics, Verdict};
+use crate::record::{Decision, EvidenceLevel, Failure, Hardware, Metrics, Verdict};
 
 /// What the times of a candidate that did not fail are evidence of.
-pub(crate) fn evidence(plan: &Plan) -> EvidenceLevel {
+pub(crate) fn level(plan: &Plan, hardware: &Hardware) -> EvidenceLevel {
+    // Stand-ins for GPUs, as tests have them, are work of processors.
+    let mut gpus = hardware.hosts.iter().flat_map(|host| &host.gpus);
     match plan.backend {
-        Backend::Local | Backend::Mpi => EvidenceLevel::MeasuredCpu,
-        Backend::Nccl => EvidenceLevel::MeasuredGpu,
+        Backend::Nccl if !gpus.any(|gpu| gpu.name.contains("stand-in")) => EvidenceLevel::MeasuredGpu,
+        _ => EvidenceLevel::MeasuredCpu,
     }
 }
 
@@ -20,6 +23,9 @@ pub(crate) fn decide(metrics: &Metrics, failure: Option<&Failure>) -> Decision {
             reason: "the candidate failed: its times, if any, are not compared".to_owned(),
             next_measurements: owned(&["failure", "log"]),
         };
+    }
+    if let Some(comparison) = &metrics.comparison {
+        return overlap::decide(comparison);
     }
     let rows = metrics.rows.len();
     Decision {

@@ -1,6 +1,7 @@
 //! The files of a record: `<stem>.json` and `<stem>.log`. Nothing that is there is overwritten.
 
 use crate::record::Record;
+use crate::session::NCCL_LOG;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -63,7 +64,7 @@ impl RecordFiles {
     ///
     /// [`FileError::Exists`].
     pub fn check_free(&self) -> Result<(), FileError> {
-        for path in [self.record(), self.artifact("log")] {
+        for path in [self.record(), self.artifact("log"), self.artifact(NCCL_LOG)] {
             if fs::symlink_metadata(&path).is_ok() {
                 return Err(FileError::Exists { path });
             }

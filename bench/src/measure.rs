@@ -186,7 +186,7 @@ impl Check {
 }
 
 /// Does on purpose what must not happen.
-fn commit(fault: Fault) {
+pub(crate) fn commit(fault: Fault) {
     match fault.kind {
         FaultKind::WrongResult => {}
         FaultKind::Exit => std::process::exit(3),

@@ -223,6 +223,25 @@ impl fmt::Display for Fault {
     }
 }
 
+/// A plan for tests.
+#[cfg(test)]
+pub(crate) fn example() -> Plan {
+    Plan {
+        experiment: Experiment::Collectives,
+        backend: Backend::Nccl,
+        world_size: 2,
+        dtype: DType::Float32,
+        payload_elements: vec![256],
+        collectives: Collective::ALL.to_vec(),
+        warmup: 1,
+        repeats: 2,
+        compute_dim: None,
+        algorithm: "Auto".to_owned(),
+        run_label: "test".to_owned(),
+        timeout_s: 60,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,9 +7,12 @@ mod mpi;
 use crate::element::{ForNumber, Number, for_dtype};
 use crate::event::{EventFolder, GaveUp, RankEvent};
 use crate::measure::measure;
+#[cfg(not(all(feature = "mpi", feature = "nccl")))]
+use crate::missing::in_this_build;
+use crate::overlap::{self, Site};
 use crate::plan::{Backend, Fault, Plan};
+use crate::product::{ForReal, Real, for_real};
 use crate::record::{Experiment, FailureKind, Host};
-use crate::timer::Timer;
 use commtrace_collectives::{Communicator, Error, Result};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -54,24 +57,29 @@ impl Orders {
             Backend::Local => local::run(self),
             #[cfg(feature = "mpi")]
             Backend::Mpi => mpi::run(self),
+            #[cfg(feature = "nccl")]
+            Backend::Nccl => crate::nccl::run(self),
+            #[cfg(not(all(feature = "mpi", feature = "nccl")))]
             backend => {
-                let message = missing(backend).unwrap_or_else(|| format!("backend {backend} cannot be run"));
+                let message =
+                    in_this_build(backend).unwrap_or_else(|| format!("backend {backend} cannot be run"));
                 self.give_up(self.rank.unwrap_or(0), FailureKind::Missing, message).map(|()| false)
             }
         }
     }
 
     /// A rank that has not even started.
-    pub(crate) fn give_up(&self, rank: u32, kind: FailureKind, message: String) -> io::Result<()> {
+    #[cfg(not(all(feature = "mpi", feature = "nccl")))]
+    fn give_up(&self, rank: u32, kind: FailureKind, message: String) -> io::Result<()> {
         let gave_up = GaveUp { kind, message, because_of: None };
         self.events.append(rank)?.say(&RankEvent::GaveUp(gave_up))
     }
 
     /// Runs one rank: everything of the plan, with its events; whether it could.
-    pub(crate) fn rank<C: Communicator>(
+    pub(crate) fn rank<C: Communicator, S: Site<C>>(
         &self,
         comm: &C,
-        timer: &mut dyn Timer,
+        site: &mut S,
         about: About,
     ) -> io::Result<bool> {
         let rank = u32::try_from(comm.rank()).unwrap_or(u32::MAX);
@@ -84,8 +92,11 @@ impl Orders {
         };
         let About { host, library, cuda_driver } = about;
         say(RankEvent::Started { host, library, cuda_driver });
-        let work = Work { orders: self, comm, timer, say: &mut say };
-        let outcome = catch_unwind(AssertUnwindSafe(|| for_dtype(self.plan.dtype, work)));
+        let work = Work { orders: self, comm, site, say: &mut say };
+        let outcome = catch_unwind(AssertUnwindSafe(|| match self.plan.experiment {
+            Experiment::Collectives => for_dtype(self.plan.dtype, work),
+            Experiment::Overlap => for_real(self.plan.dtype, work),
+        }));
         let done = match outcome {
             Ok(Some(Ok(()))) => {
                 say(RankEvent::Done);
@@ -130,40 +141,29 @@ impl Orders {
     }
 }
 
-/// What `backend` lacks in this build; `None` if nothing.
-pub(crate) fn missing(backend: Backend) -> Option<String> {
-    let feature = match backend {
-        Backend::Mpi if !cfg!(feature = "mpi") => "mpi",
-        Backend::Nccl if !cfg!(feature = "nccl") => "nccl",
-        _ => return None,
-    };
-    Some(format!(
-        "this commtrace was built without the backend {backend}: build it with `--features {feature}`"
-    ))
-}
-
 /// One rank's work, once its element type is known.
-struct Work<'a, C> {
+struct Work<'a, C, S> {
     orders: &'a Orders,
     comm: &'a C,
-    timer: &'a mut dyn Timer,
+    site: &'a mut S,
     say: &'a mut dyn FnMut(RankEvent),
 }
 
-impl<C: Communicator> ForNumber for Work<'_, C> {
+impl<C: Communicator, S: Site<C>> ForNumber for Work<'_, C, S> {
     type Output = Result<()>;
 
     fn call<T: Number>(self) -> Result<()> {
-        let plan = &self.orders.plan;
-        match plan.experiment {
-            Experiment::Collectives => {
-                measure::<C, T>(self.comm, self.timer, plan, self.orders.fault, self.say)
-            }
-            Experiment::Overlap => Err(Error::Setup {
-                library: "commtrace bench",
-                problem: format!("the overlap experiment has no backend {}", plan.backend),
-            }),
-        }
+        let Self { orders: Orders { plan, fault, .. }, comm, site, say } = self;
+        measure::<C, T>(comm, site.timer(), plan, *fault, say)
+    }
+}
+
+impl<C: Communicator, S: Site<C>> ForReal for Work<'_, C, S> {
+    type Output = Result<()>;
+
+    fn call<T: Real>(self) -> Result<()> {
+        let Self { orders: Orders { plan, fault, .. }, comm, site, say } = self;
+        overlap::measure::<C, T, S>(comm, site, plan, *fault, say)
     }
 }
 

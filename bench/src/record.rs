@@ -259,7 +259,8 @@ pub struct Comparison {
     pub overlap_gain_ratio: Option<f64>,
     /// P95 of the serial schedule minus that of the overlapped one.
     pub saved_p95_ms: f64,
-    /// Ranks whose own P95 is higher with overlapping than without, ascending.
+    /// Ranks whose own P95 is higher with overlapping than without by more than noise, ascending. Noise is how far that
+    /// without lies above the rank's median, and 1 % of it at least.
     pub ranks_with_new_tail: Vec<u32>,
 }
 

@@ -2,10 +2,11 @@
 
 use crate::assemble::{End, assemble, unfinished};
 use crate::event::{EventFolder, RankEvent};
+use crate::evidence::Evidence;
 use crate::files::{FileError, RecordFiles};
 use crate::launched::Launched;
+use crate::missing::in_this_build;
 use crate::plan::{Backend, Fault, Plan};
-use crate::rank::missing;
 use crate::record::{Artifacts, FailureKind, Record};
 use crate::supervise::{Ended, Job, Outcome, supervise};
 use crate::utc;
@@ -73,14 +74,18 @@ impl Session {
         if let Some(launched) = &self.launched
             && launched.rank > 0
         {
-            if refusal(plan).is_none() {
+            if self.refusal(plan).is_none() {
                 self.watch(plan, &events, launched.rank);
+                // Rank 0, which has what this rank said, cannot tidy up a folder that it does not see.
+                if events.read(launched.rank).contains(&RankEvent::Done) && events.read(0).is_empty() {
+                    let _ = fs::remove_dir_all(events.path());
+                }
             }
             return Ok(None);
         }
         let started_at = utc::now();
         let claimed = self.files(plan).claim(&unfinished(plan, &started_at))?;
-        let end = match refusal(plan) {
+        let end = match self.refusal(plan) {
             Some((kind, message)) => End::Nothing(kind, message),
             None => self.ranks(plan, &events),
         };
@@ -100,9 +105,16 @@ impl Session {
             gather_logs(&events, plan.world_size, &log)
                 .map_err(|source| FileError::Write { path: log, source })?;
             artifacts.log = Some(self.files(plan).artifact_name("log"));
+            artifacts.nccl_log = self
+                .gather_nccl_logs(plan, &events)
+                .map_err(|source| FileError::Write { path: self.files(plan).artifact(NCCL_LOG), source })?;
             let _ = fs::remove_dir_all(events.path());
         }
-        let record = assemble(plan, &started_at, &said, &end, artifacts);
+        let evidence = match &artifacts.nccl_log {
+            Some(_) => Evidence::of_file(&self.files(plan).artifact(NCCL_LOG)),
+            None => Evidence::default(),
+        };
+        let record = assemble(plan, &started_at, &said, &end, &evidence, artifacts);
         claimed.finish(&record)?;
         Ok(Some(record))
     }
@@ -121,9 +133,12 @@ impl Session {
                 }
                 None => format!("{} processes", plan.world_size),
             };
-            let subjects = list(&mut plan.collectives.iter().map(ToString::to_string));
+            let mut subjects = list(&mut plan.collectives.iter().map(ToString::to_string));
+            if let Some(dim) = plan.compute_dim {
+                subjects += &format!(" and the product of {dim} x {dim} matrices, serial and overlapped");
+            }
             let payloads = list(&mut plan.payload_elements.iter().map(ToString::to_string));
-            let problem = refusal(plan).map_or_else(String::new, |(_, why)| format!("  fails: {why}\n"));
+            let problem = self.refusal(plan).map_or_else(String::new, |(_, why)| format!("  fails: {why}\n"));
             text += &format!(
                 "{} {} {}\n  ranks: {ranks}\n  collectives: {subjects}\n  payloads: {payloads} elements of {} per rank\n  \
                  repeats: {} after {} for warm-up, at most {} s\n{problem}  record: {}\n",
@@ -138,6 +153,27 @@ impl Session {
             );
         }
         text
+    }
+
+    /// Why a candidate is not even tried.
+    fn refusal(&self, plan: &Plan) -> Option<(FailureKind, String)> {
+        let algorithms = plan.backend.algorithms();
+        // NCCL has more algorithms than are tried unasked, and refuses itself what it does not know.
+        if plan.backend != Backend::Nccl && !algorithms.contains(&plan.algorithm.as_str()) {
+            let message = format!(
+                "backend {} has no algorithm {:?}: it has {}",
+                plan.backend,
+                plan.algorithm,
+                algorithms.join(", ")
+            );
+            return Some((FailureKind::UnknownAlgorithm, message));
+        }
+        let missing = in_this_build(plan.backend).or_else(|| match plan.backend {
+            #[cfg(feature = "nccl")]
+            Backend::Nccl => crate::nccl::problem(self.launched.is_none().then_some(plan.world_size)),
+            _ => None,
+        });
+        missing.map(|message| (FailureKind::Missing, message))
     }
 
     /// The folder for what the ranks have to say; the same for all processes of a launcher's job.
@@ -162,8 +198,9 @@ impl Session {
             return End::Nothing(FailureKind::NotStarted, format!("{}: {error}", events.path().display()));
         }
         let jobs = match plan.backend {
+            Backend::Local => vec![self.all_ranks(plan, events)],
             Backend::Mpi => vec![self.mpirun(plan, events)],
-            _ => vec![self.all_ranks(plan, events)],
+            Backend::Nccl => return self.each_rank(plan, events),
         };
         // Processes that watch a rank each have the same timeout, and something to say when it is over.
         let timeout = plan.timeout() + if plan.backend == Backend::Mpi { 2 * OTHERS } else { Duration::ZERO };
@@ -196,6 +233,47 @@ impl Session {
     fn all_ranks(&self, plan: &Plan, events: &EventFolder) -> Job {
         let log = events.path().join(RANKS_LOG);
         Job { command: self.command(plan, events, None), log }
+    }
+
+    /// A process per rank, all of them watched by this one.
+    fn each_rank(&self, plan: &Plan, events: &EventFolder) -> End {
+        let job = |rank| {
+            let mut command = self.command(plan, events, Some(rank));
+            prepare(&mut command, plan, events, rank, false);
+            Job { command, log: events.path().join(rank_log(rank)) }
+        };
+        let jobs = (0..plan.world_size).map(job).collect();
+        let outcome = supervise(
+            jobs,
+            plan.timeout(),
+            || false,
+            |index, how| {
+                let file = events.append(u32::try_from(index).unwrap_or(u32::MAX));
+                // Without it, the rank's own events tell less.
+                let _ = file.and_then(|mut file| file.say(&ended(how)));
+            },
+        );
+        match outcome {
+            // The ranks' own events say more.
+            Outcome::Ended(_) => End::Regular,
+            outcome => end_of(outcome, &events.path().join(rank_log(0))),
+        }
+    }
+
+    /// Puts what NCCL has logged on all ranks into one file, in their order; its name. `None` if it has logged nothing.
+    fn gather_nccl_logs(&self, plan: &Plan, events: &EventFolder) -> io::Result<Option<String>> {
+        let parts = (0..plan.world_size).filter_map(|rank| File::open(nccl_rank_log(events, rank)).ok());
+        let mut log = None;
+        for mut part in parts {
+            if log.is_none() {
+                let path = self.files(plan).artifact(NCCL_LOG);
+                log = Some(OpenOptions::new().write(true).create_new(true).open(path)?);
+            }
+            if let Some(log) = &mut log {
+                io::copy(&mut part, log)?;
+            }
+        }
+        Ok(log.map(|_| self.files(plan).artifact_name(NCCL_LOG)))
     }
 
     /// MPI's launcher, which starts a process per rank that watches it.
@@ -232,9 +310,10 @@ impl Session {
         events.clear(rank);
         let failed = events.path().join(FAILED);
         let mut file = events.append(rank)?;
-        let job = Job { command: self.command(plan, events, Some(rank)), log: log.clone() };
+        let mut command = self.command(plan, events, Some(rank));
+        prepare(&mut command, plan, events, rank, true);
         let outcome = supervise(
-            vec![job],
+            vec![Job { command, log: log.clone() }],
             plan.timeout(),
             || failed.exists(),
             |_, how| {
@@ -270,6 +349,24 @@ impl Session {
     }
 }
 
+/// The ending of the file that holds what NCCL has logged on all ranks.
+pub(crate) const NCCL_LOG: &str = "nccl.log";
+
+/// What NCCL logs on a rank.
+pub(crate) fn nccl_rank_log(events: &EventFolder, rank: u32) -> PathBuf {
+    events.path().join(format!("nccl-rank-{rank:05}.log"))
+}
+
+/// Sets what the process of a rank needs beside its arguments. `launched` says whether a launcher's variables tell it
+/// its place.
+fn prepare(command: &mut Command, plan: &Plan, events: &EventFolder, rank: u32, launched: bool) {
+    #[cfg(feature = "nccl")]
+    if plan.backend == Backend::Nccl {
+        crate::nccl::prepare(command, plan, events, rank, launched);
+    }
+    let _ = (command, plan, events, rank, launched);
+}
+
 const RANKS_LOG: &str = "ranks.log";
 
 fn rank_log(rank: u32) -> String {
@@ -283,21 +380,6 @@ fn ended(how: Ended) -> RankEvent {
         status: how.status.to_string(),
         unix_ms: utc::unix_ms(),
     }
-}
-
-/// Why a candidate is not even tried.
-fn refusal(plan: &Plan) -> Option<(FailureKind, String)> {
-    let algorithms = plan.backend.algorithms();
-    if !algorithms.contains(&plan.algorithm.as_str()) {
-        let message = format!(
-            "backend {} has no algorithm {:?}: it has {}",
-            plan.backend,
-            plan.algorithm,
-            algorithms.join(", ")
-        );
-        return Some((FailureKind::UnknownAlgorithm, message));
-    }
-    missing(plan.backend).map(|message| (FailureKind::Missing, message))
 }
 
 fn end_of(outcome: Outcome, log: &Path) -> End {

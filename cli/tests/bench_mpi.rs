@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::bench::{command, record, records};
+use common::bench::{command, of_experiment, record, records};
 use common::{shown, stderr, stdout};
 use std::env;
 use std::fs;
@@ -157,4 +157,29 @@ fn a_launchers_number_of_ranks_holds() {
     assert!(!output.status.success());
     assert!(stderr(&output).contains("leave --ranks out"), "{}", shown(&output));
     assert!(records(folder.path()).is_empty());
+}
+
+#[test]
+fn overlap_of_processes() {
+    if !mpirun_is_here() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let arguments = [
+        "--backend",
+        "mpi",
+        "--payload-elements",
+        "5000",
+        "--compute-dim",
+        "80",
+        "--warmup",
+        "1",
+        "--repeats",
+        "3",
+    ];
+    let output = prepare(&mut of_experiment("overlap", folder.path(), &arguments)).output().unwrap();
+    assert!(output.status.success(), "{}", shown(&output));
+    let record = record(folder.path(), "overlap_mpi_auto_default");
+    assert_eq!(record["metrics"]["rows"].as_array().unwrap().len(), 2, "{record}");
+    assert!(record["metrics"]["comparison"]["saved_ms"].is_number());
 }

@@ -3,8 +3,8 @@
 use super::{About, Orders, gave_up};
 use crate::event::{GaveUp, RankEvent};
 use crate::hardware::this_host;
+use crate::overlap::HostSite;
 use crate::record::FailureKind;
-use crate::timer::HostTimer;
 use commtrace_collectives::{Communicator, MpiComm};
 use std::io;
 
@@ -30,5 +30,5 @@ pub fn run(orders: &Orders) -> io::Result<bool> {
         return orders.events.append(rank)?.say(&RankEvent::GaveUp(gave_up)).map(|()| false);
     }
     let about = About { host: this_host(rank), library: MpiComm::library_version(), ..About::default() };
-    orders.rank(&comm, &mut HostTimer::default(), about)
+    orders.rank(&comm, &mut HostSite::default(), about)
 }

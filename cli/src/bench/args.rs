@@ -21,6 +21,7 @@ pub struct BenchArgs {
 pub enum ExperimentArgs {
     Collectives(CollectivesArgs),
     Report(ReportArgs),
+    Overlap(OverlapArgs),
 }
 
 /// Time collectives: collective by payload by algorithm.
@@ -48,10 +49,32 @@ pub struct CollectivesArgs {
     pub collectives: Option<Vec<Collective>>,
 }
 
+/// Compare an all_reduce and a matrix product, one after the other, with both at the same time.
+///
+/// Leaves a record as `collectives` does, with a row per schedule. Overlapping is adopted only if median and P95 improve and
+/// no rank has a new tail. What it gains is the scheduling of synthetic work, and not a real model's.
+#[derive(Debug, Args)]
+pub struct OverlapArgs {
+    #[command(flatten)]
+    pub workload: WorkloadArgs,
+
+    /// Elements that each rank puts into the all_reduce.
+    #[arg(long, value_name = "N", default_value = "4194304")]
+    pub payload_elements: NonZeroU64,
+
+    /// Element type of payload and matrices: float32, float64, float16 or bfloat16.
+    #[arg(long, value_name = "TYPE", value_parser = parse_dtype, default_value = "bfloat16")]
+    pub dtype: DType,
+
+    /// Rows and columns of the matrices.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384), default_value = "2048")]
+    pub compute_dim: u32,
+}
+
 /// What the experiments have in common.
 #[derive(Debug, Args)]
 pub struct WorkloadArgs {
-    /// What carries the collectives: threads of one process, or processes that MPI connects.
+    /// What carries the collectives: threads of one process, processes that MPI connects, or GPUs by NCCL.
     #[arg(long, value_enum, default_value_t = BackendName::Local)]
     pub backend: BackendName,
 
@@ -64,13 +87,13 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = file_name_part)]
     pub algorithms: Option<Vec<String>>,
 
-    /// Untimed repeats before the timed ones.
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    pub warmup: u32,
+    /// Untimed repeats before the timed ones; 5 of collectives and 3 of overlap unless given.
+    #[arg(long, value_name = "N")]
+    pub warmup: Option<u32>,
 
-    /// Timed repeats.
-    #[arg(long, value_name = "N", default_value = "20")]
-    pub repeats: NonZeroU32,
+    /// Timed repeats; 20 of collectives and 10 of overlap unless given.
+    #[arg(long, value_name = "N")]
+    pub repeats: Option<NonZeroU32>,
 
     /// Tells runs of the same workload apart. An existing record is never overwritten.
     #[arg(long, value_name = "NAME", value_parser = file_name_part, default_value = "default")]
@@ -84,9 +107,10 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "SECONDS", default_value = "600")]
     pub timeout: NonZeroU32,
 
-    /// Check the arguments and say what would run.
-    #[arg(long)]
-    pub dry_run: bool,
+    /// Check the arguments and say what would run. The default with `--backend nccl` where there is no GPU: `--dry-run=false`
+    /// leaves records of the failure then.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub dry_run: Option<bool>,
 
     /// Let something go wrong, for tests: wrong-result, exit, panic or hang, a colon and a rank.
     #[arg(long, hide = true)]

@@ -6,21 +6,25 @@ pub mod report;
 
 use crate::failure::{Failure, message};
 use crate::output;
-use args::{BackendName, BenchArgs, CollectivesArgs, ExperimentArgs, WorkloadArgs};
+use args::{BackendName, BenchArgs, CollectivesArgs, ExperimentArgs, OverlapArgs, WorkloadArgs};
 use clap::error::ErrorKind;
 use commtrace_bench::record::Experiment;
-use commtrace_bench::{Backend, Collective, Launched, Plan, Program, Session, payloads, table};
+use commtrace_bench::{
+    Backend, Collective, Launched, Plan, Program, Session, has_product, no_gpu, payloads, table,
+};
+use commtrace_collectives::DType;
 use std::env;
 use std::io;
+use std::num::NonZeroU32;
 
 pub fn run(args: &BenchArgs) -> Result<(), Failure> {
-    let args = match &args.experiment {
-        ExperimentArgs::Collectives(args) => args,
+    let launched = Launched::detect();
+    let (workload, plans) = match &args.experiment {
+        ExperimentArgs::Collectives(args) => (&args.workload, collectives(args, launched.as_ref())?),
+        ExperimentArgs::Overlap(args) => (&args.workload, overlap(args, launched.as_ref())?),
         ExperimentArgs::Report(args) => return report::run(args),
     };
-    let launched = Launched::detect();
-    let plans = plans(args, launched.as_ref())?;
-    experiment(&args.workload, launched, &plans)
+    experiment(workload, launched, &plans)
 }
 
 /// Runs the candidates, or says what would run.
@@ -31,8 +35,18 @@ fn experiment(workload: &WorkloadArgs, launched: Option<Launched>, plans: &[Plan
     if speaks {
         session.check_free(plans)?;
     }
-    if workload.dry_run {
-        return if speaks { print(&session.describe(plans)) } else { Ok(()) };
+    let no_gpu = no_gpu(workload.backend.into());
+    if workload.dry_run.unwrap_or(no_gpu.is_some()) {
+        if speaks {
+            print(&session.describe(plans))?;
+            message(&match no_gpu {
+                Some(problem) if workload.dry_run.is_none() => format!(
+                    "commtrace: nothing was measured, since {problem}. `--dry-run=false` leaves records of that failure."
+                ),
+                _ => "commtrace: nothing was measured (--dry-run)".to_owned(),
+            });
+        }
+        return Ok(());
     }
     let mut failed = false;
     for plan in plans {
@@ -50,18 +64,64 @@ fn experiment(workload: &WorkloadArgs, launched: Option<Launched>, plans: &[Plan
     if failed { Err(Failure::Told) } else { Ok(()) }
 }
 
+fn usage(reason: String) -> Failure {
+    Failure::usage("bench", ErrorKind::ValueValidation, reason)
+}
+
 /// The candidates of `bench collectives`.
-fn plans(args: &CollectivesArgs, launched: Option<&Launched>) -> Result<Vec<Plan>, Failure> {
-    let workload = &args.workload;
-    let usage = |reason: String| Failure::usage("bench", ErrorKind::ValueValidation, reason);
-    let backend = match workload.backend {
-        BackendName::Local => Backend::Local,
-        BackendName::Mpi => Backend::Mpi,
-        BackendName::Nccl => Backend::Nccl,
-    };
-    let world_size = ranks(workload, backend, launched).map_err(usage)?;
-    let collectives = args.collectives.clone().unwrap_or_else(|| Collective::ALL.to_vec());
+fn collectives(args: &CollectivesArgs, launched: Option<&Launched>) -> Result<Vec<Plan>, Failure> {
     let wanted: Vec<u64> = args.payload_elements.iter().map(|elements| elements.get()).collect();
+    let collectives = args.collectives.clone().unwrap_or_else(|| Collective::ALL.to_vec());
+    let WorkloadArgs { warmup, repeats, .. } = args.workload;
+    let workload = Workload {
+        experiment: Experiment::Collectives,
+        dtype: args.dtype,
+        collectives,
+        wanted,
+        compute_dim: None,
+        warmup: warmup.unwrap_or(5),
+        repeats: repeats.map_or(20, NonZeroU32::get),
+    };
+    plans(&args.workload, launched, workload)
+}
+
+/// The candidates of `bench overlap`.
+fn overlap(args: &OverlapArgs, launched: Option<&Launched>) -> Result<Vec<Plan>, Failure> {
+    if !has_product(args.dtype) {
+        return Err(usage(format!(
+            "--dtype {}: matrices are of float32, float64, float16 or bfloat16",
+            args.dtype
+        )));
+    }
+    let WorkloadArgs { warmup, repeats, .. } = args.workload;
+    let workload = Workload {
+        experiment: Experiment::Overlap,
+        dtype: args.dtype,
+        collectives: vec![Collective::AllReduce],
+        wanted: vec![args.payload_elements.get()],
+        compute_dim: Some(args.compute_dim),
+        warmup: warmup.unwrap_or(3),
+        repeats: repeats.map_or(10, NonZeroU32::get),
+    };
+    plans(&args.workload, launched, workload)
+}
+
+/// What each experiment says in its own way.
+struct Workload {
+    experiment: Experiment,
+    dtype: DType,
+    collectives: Vec<Collective>,
+    wanted: Vec<u64>,
+    compute_dim: Option<u32>,
+    warmup: u32,
+    repeats: u32,
+}
+
+/// A candidate per algorithm.
+fn plans(args: &WorkloadArgs, launched: Option<&Launched>, workload: Workload) -> Result<Vec<Plan>, Failure> {
+    let Workload { experiment, dtype, collectives, wanted, compute_dim, warmup, repeats } = workload;
+    let backend = args.backend.into();
+    let world_size = ranks(args, backend, launched).map_err(usage)?;
     let payload_elements = payloads(&wanted, &collectives, world_size).map_err(usage)?;
     if payload_elements != wanted && launched.is_none_or(|launched| launched.rank == 0) {
         let shown: Vec<String> = payload_elements.iter().map(u64::to_string).collect();
@@ -71,20 +131,30 @@ fn plans(args: &CollectivesArgs, launched: Option<&Launched>) -> Result<Vec<Plan
         ));
     }
     let plan = |algorithm| Plan {
-        experiment: Experiment::Collectives,
+        experiment,
         backend,
         world_size,
-        dtype: args.dtype,
+        dtype,
         payload_elements: payload_elements.clone(),
         collectives: collectives.clone(),
-        warmup: workload.warmup,
-        repeats: workload.repeats.get(),
-        compute_dim: None,
+        warmup,
+        repeats,
+        compute_dim,
         algorithm,
-        run_label: workload.run_label.clone(),
-        timeout_s: u64::from(workload.timeout.get()),
+        run_label: args.run_label.clone(),
+        timeout_s: u64::from(args.timeout.get()),
     };
-    Ok(algorithms(workload, backend).into_iter().map(plan).collect())
+    Ok(algorithms(args, backend).into_iter().map(plan).collect())
+}
+
+impl From<BackendName> for Backend {
+    fn from(name: BackendName) -> Self {
+        match name {
+            BackendName::Local => Self::Local,
+            BackendName::Mpi => Self::Mpi,
+            BackendName::Nccl => Self::Nccl,
+        }
+    }
 }
 
 /// The number of ranks: the launcher's, or what was asked for.

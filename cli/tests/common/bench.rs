@@ -9,6 +9,11 @@ use std::process::{Command, Output};
 
 /// `commtrace bench collectives` with records in `folder`, as if no launcher had started this test.
 pub fn command(folder: &Path, arguments: &[&str]) -> Command {
+    of_experiment("collectives", folder, arguments)
+}
+
+/// The same of another experiment.
+pub fn of_experiment(experiment: &str, folder: &Path, arguments: &[&str]) -> Command {
     let mut command = commtrace();
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy().into_owned();
@@ -19,7 +24,7 @@ pub fn command(folder: &Path, arguments: &[&str]) -> Command {
             command.env_remove(name);
         }
     }
-    command.args(["bench", "collectives"]).args(arguments).arg("-o").arg(folder);
+    command.args(["bench", experiment]).args(arguments).arg("-o").arg(folder);
     command
 }
 
