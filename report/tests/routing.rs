@@ -2,8 +2,11 @@
 
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
+use commtrace_report::advise::Strategy as Advice;
 use commtrace_report::aggregate::Aggregator;
-use commtrace_report::analyze::{AnalyzeOptions, ExpertRouting, PairBytes, Report, analyze};
+use commtrace_report::analyze::{
+    AnalyzeOptions, ExpertRouting, PairBytes, Pattern, Report, Straggler, analyze, assemble,
+};
 use commtrace_report::convert::write_records;
 use commtrace_report::read::{ReadOptions, read};
 use commtrace_report::record::{Header, MAX_PEERS, RecordWriter, Row, RowKind, file_name, meta};
@@ -430,4 +433,55 @@ fn an_exchange_survives_a_conversion_of_its_timeline() {
         };
         assert_eq!(of(before), of(after));
     }
+}
+
+/// Ranks that wait for each other unevenly, `skewed` or not, and whether one of them is claimed to be the cause.
+fn advice_of_late_ranks(calls: &[Call], stragglers: &[Straggler]) -> Advice {
+    let report = job(3, calls);
+    let mut across = report.cross_rank.unwrap();
+    for op in &mut across.ops {
+        (op.rank_imbalance_ratio, op.rank_imbalance_lower, op.bootstrap_steps) = (0.6, Some(0.5), 20);
+    }
+    across.stragglers = stragglers.to_vec();
+    assemble(report.ranks, Some(across), Vec::new(), Vec::new(), &AnalyzeOptions::default())
+        .mitigation
+        .strategy
+}
+
+#[test]
+fn even_experts_are_rebalanced_only_where_a_rank_is_to_blame() {
+    let even = |phase| Call {
+        phase: Some(phase),
+        comm: "ep",
+        token_bytes: Some(8),
+        bytes: vec![vec![40, 40, 40]; 3],
+    };
+    let even = [even(RoutingPhase::Dispatch), even(RoutingPhase::Combine)];
+    let late = Straggler {
+        rank: 2,
+        arrived_last: 20,
+        collectives: 20,
+        caused_wait_ms: 40.0,
+        suffered_wait_ms: 0.0,
+        span: None,
+        span_label: None,
+        span_excess_ms: None,
+        late_ms: 2.0,
+        outside_span_ms: 2.0,
+        lost_share: 0.4,
+        pattern: Pattern::Throughout,
+        by_step: true,
+        steps: 20,
+        late_steps: 20,
+        late_step_numbers: Vec::new(),
+        excess_to_noise: Some(10.0),
+        relative_score: None,
+        individual_score: None,
+    };
+    assert_eq!(advice_of_late_ranks(&even, &[]), Advice::IncreaseOverlapOrDelaySync);
+    assert_eq!(advice_of_late_ranks(&even, &[late]), Advice::RebalanceRanksOrExperts);
+    assert_eq!(advice_of_late_ranks(&skewed(), &[]), Advice::RebalanceRanksOrExperts);
+    // Where nothing is known of the experts, the waits alone decide.
+    let unknown = even.map(|call| Call { phase: None, token_bytes: None, ..call });
+    assert_eq!(advice_of_late_ranks(&unknown, &[]), Advice::RebalanceRanksOrExperts);
 }

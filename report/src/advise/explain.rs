@@ -34,11 +34,16 @@ pub fn explain(strategy: Strategy) -> &'static Explanation {
 /// A load this close to the mean is even.
 const EVEN: f64 = 1.05;
 
+/// Whether every rank's experts get about as many tokens; `None` if the load is not known.
+pub(crate) fn experts_are_even(routing: &ExpertRouting) -> Option<bool> {
+    routing.expert_load_skew.map(|skew| skew <= EVEN)
+}
+
 /// What the experts' load says about an imbalance of the ranks: who gets the most tokens, or that it is not
 /// the experts. `None` if the load is not known.
 pub fn explain_expert_load(routing: &ExpertRouting) -> Option<String> {
     let (skew, rank) = routing.expert_load_skew.zip(routing.hottest_rank)?;
-    Some(if skew > EVEN {
+    Some(if experts_are_even(routing) == Some(false) {
         format!(
             "Experts are unevenly loaded: rank {rank} gets {skew:.2} times the mean number of tokens of a rank \
              (expert_load_skew)."

@@ -94,7 +94,7 @@ pub fn choose_comm_mitigation_with(summary: &HotspotSummary, thresholds: &Thresh
         return Mitigation::new(Strategy::CollectTrace, None);
     };
     let evidence = &priority.evidence;
-    let routes = matches!(priority.collective.as_str(), "all_to_all" | "all_to_all_v");
+    let routes = is_all_to_all(&priority.collective);
     let strategy = if evidence.judged_imbalance().is_some_and(|ratio| ratio > thresholds.imbalance) {
         Strategy::RebalanceRanksOrExperts
     } else if evidence.overlap_ratio < thresholds.overlap && evidence.exposed_comm_ms > 0.0 {
@@ -105,4 +105,9 @@ pub fn choose_comm_mitigation_with(summary: &HotspotSummary, thresholds: &Thresh
         Strategy::InspectCollectivePayloadAndSchedule
     };
     Mitigation::new(strategy, Some(&priority.collective))
+}
+
+/// Whether calls of `collective` can route tokens.
+pub(crate) fn is_all_to_all(collective: &str) -> bool {
+    matches!(collective, "all_to_all" | "all_to_all_v")
 }

@@ -29,8 +29,10 @@ mod mitigation;
 mod thresholds;
 
 pub use event::HotspotEvent;
+pub(crate) use explain::experts_are_even;
 pub use explain::{Explanation, explain, explain_durations, explain_expert_load};
 pub use followup::{Decision, Followup, recommend_comm_followup, recommend_comm_followup_with};
 pub use hotspots::{HotspotBucket, HotspotSummary, PriorityHotspot, summarize_comm_hotspots};
+pub(crate) use mitigation::is_all_to_all;
 pub use mitigation::{Mitigation, Strategy, choose_comm_mitigation, choose_comm_mitigation_with};
 pub use thresholds::Thresholds;

@@ -14,8 +14,8 @@ use super::{
     AnalyzeOptions, Cover, CrossRank, InputReport, OpSummary, RankReport, Report, Straggler, totals,
 };
 use crate::advise::{
-    Followup, HotspotEvent, Strategy, Thresholds, choose_comm_mitigation_with, explain_expert_load,
-    recommend_comm_followup_with, summarize_comm_hotspots,
+    Followup, HotspotEvent, Strategy, Thresholds, choose_comm_mitigation_with, experts_are_even,
+    explain_expert_load, is_all_to_all, recommend_comm_followup_with, summarize_comm_hotspots,
 };
 use crate::parallel::in_parallel;
 use crate::timeline::{Sym, Timeline};
@@ -156,6 +156,11 @@ fn hotspot_events(
         }
     }
     let across = |op: &str| cross_rank?.ops.iter().find(|across| across.collective == op);
+    // Waits of token exchanges whose experts are evenly loaded, and which no rank clearly causes: there is
+    // nothing to rebalance, however unevenly the machine served the ranks.
+    let nobody_is_to_blame = cross_rank.is_some_and(|across| {
+        across.stragglers.is_empty() && across.routing.as_deref().and_then(experts_are_even) == Some(true)
+    });
     worst
         .into_iter()
         .map(|(op, (figures, rank))| {
@@ -166,6 +171,9 @@ fn hotspot_events(
                 event.rank_imbalance_observed = true;
                 if across.bootstrap_steps >= thresholds.min_steps_for_bound {
                     event.rank_imbalance_lower = across.rank_imbalance_lower;
+                }
+                if is_all_to_all(op) && nobody_is_to_blame {
+                    event.rank_imbalance_lower = Some(0.0);
                 }
             }
             event
