@@ -2,13 +2,15 @@
 # Everything that only a real GPU can show, in one call with prebuilt binaries:
 #
 #     cargo build --release --features nccl --examples    # here, or on another machine
-#     scripts/gpu-check.sh [FOLDER]                        # default: target/release/examples
+#     cargo build --release -p commtrace-cli
+#     scripts/gpu-check.sh [FOLDER [COMMTRACE]]            # default: target/release/examples and target/release/commtrace
 #
 # Prints one verdict a line: PASS, FAIL or SKIP, with the figure. The exit status is 1 if one failed and 2
 # if nothing could be checked. docs/gpu.md says when it was last run, and on what.
 set -u
 
 folder=${1:-"$(dirname "$0")/../target/release/examples"}
+commtrace=${2:-"$folder/../commtrace"}
 for program in gpu_check ddp_train; do
     if [ ! -x "$folder/$program" ]; then
         echo "$folder/$program is missing: cargo build --release --features nccl --examples" >&2
@@ -52,4 +54,25 @@ for run in off on; do
         status=1
     fi
 done
+
+# The experiments, small. Argument: which one, its options.
+experiment() {
+    name=$1
+    shift
+    if "$commtrace" bench "$name" --backend nccl --dry-run=false -o "$work/bench" "$@" >"$work/out" 2>"$work/err"; then
+        echo "PASS bench $name: $(grep -m 1 '^# decision' "$work/out" | cut -c 13-)"
+    elif grep -q '^# failed: .*libcublas' "$work/out"; then
+        echo "SKIP bench $name: $(grep -m 1 '^# failed' "$work/out" | cut -c 11-)"
+    else
+        echo "FAIL bench $name: $(grep -m 1 '^# failed' "$work/out" "$work/err" | cut -c 1-300)"
+        status=1
+    fi
+}
+
+if [ -x "$commtrace" ]; then
+    experiment collectives --payload-elements 65536,1048576 --repeats 10 --timeout 100
+    experiment overlap --timeout 100
+else
+    echo "SKIP bench: $commtrace is missing: cargo build --release -p commtrace-cli"
+fi
 exit "$status"

@@ -36,6 +36,7 @@ pub mod schema;
 mod session;
 mod supervise;
 mod table;
+mod termination;
 mod timer;
 mod utc;
 
@@ -54,4 +55,5 @@ pub use record::Record;
 pub use row::row;
 pub use session::{Program, Session};
 pub use table::table;
+pub use termination::told_to_end;
 pub use timer::{HostTimer, Timer};

@@ -9,6 +9,7 @@ use crate::missing::in_this_build;
 use crate::plan::{Backend, Fault, Plan};
 use crate::record::{Artifacts, FailureKind, Record};
 use crate::supervise::{Ended, Job, Outcome, supervise};
+use crate::termination::{listen, told_to_end};
 use crate::utc;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -20,6 +21,8 @@ use std::time::{Duration, Instant};
 
 /// How long rank 0 waits, once its own process has ended, for what the launcher's other ranks have to say.
 const OTHERS: Duration = Duration::from_secs(5);
+/// The same when the launcher is ending the job.
+const OTHERS_AT_THE_END: Duration = Duration::from_millis(200);
 const POLL: Duration = Duration::from_millis(50);
 
 /// There as soon as a rank's process has failed, for the processes that watch the other ranks.
@@ -304,6 +307,7 @@ impl Session {
     }
 
     fn watch_one(&self, plan: &Plan, events: &EventFolder, rank: u32) -> io::Result<End> {
+        listen();
         let log = events.path().join(rank_log(rank));
         // What an earlier job without an identifier has left.
         let _ = fs::remove_file(&log);
@@ -336,13 +340,14 @@ impl Session {
 
     /// Rank 0 of a launcher's job, before it reads the events.
     fn wait_for_others(&self, plan: &Plan, events: &EventFolder) {
-        let until = Instant::now() + OTHERS;
+        let began = Instant::now();
         let over = |rank: u32| {
             let said = events.read(rank);
             said.iter()
                 .any(|event| matches!(event, RankEvent::Ended { .. } | RankEvent::Done | RankEvent::TimedOut))
         };
-        while !(0..plan.world_size).all(over) && Instant::now() < until {
+        let limit = || if told_to_end() { OTHERS_AT_THE_END } else { OTHERS };
+        while !(0..plan.world_size).all(over) && began.elapsed() < limit() {
             thread::sleep(POLL);
         }
         let _ = fs::remove_file(events.path().join(FAILED));

@@ -1,5 +1,6 @@
 //! Running a candidate's processes to their end, or until they have to be ended.
 
+use crate::termination::told_to_end;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -45,7 +46,8 @@ pub enum Outcome {
 }
 
 /// Runs `jobs` side by side. When one of them fails, or `others_failed` says that one elsewhere has, the rest get a
-/// moment and are ended. `ended` is told of each process that ends, with the index of its job.
+/// moment and are ended. `ended` is told of each process that ends, with the index of its job. When this process is told
+/// to end, they are ended at once.
 pub fn supervise(
     jobs: Vec<Job>,
     timeout: Duration,
@@ -72,6 +74,10 @@ pub fn supervise(
         if let Some(all) = all {
             return Outcome::Ended(all);
         }
+        if told_to_end() {
+            end_with(&mut running, &mut ended, &[true]);
+            return outcome_of(&running);
+        }
         let now = Instant::now();
         let failed = |process: &Running| process.ended.is_some_and(|how| !how.status.success());
         if give_up_at.is_none() && (running.iter().any(failed) || others_failed()) {
@@ -79,11 +85,7 @@ pub fn supervise(
         }
         if give_up_at.is_some_and(|at| now >= at) {
             end(&mut running, &mut ended);
-            return running
-                .iter()
-                .map(|process| process.ended)
-                .collect::<Option<_>>()
-                .map_or(Outcome::TimedOut, Outcome::Ended);
+            return outcome_of(&running);
         }
         if deadline.is_some_and(|at| now >= at) {
             end(&mut running, &mut ended);
@@ -91,6 +93,12 @@ pub fn supervise(
         }
         thread::sleep(POLL);
     }
+}
+
+/// After all were told to end.
+fn outcome_of(running: &[Running]) -> Outcome {
+    let all: Option<Vec<Ended>> = running.iter().map(|process| process.ended).collect();
+    all.map_or(Outcome::TimedOut, Outcome::Ended)
 }
 
 struct Running {
@@ -140,7 +148,12 @@ fn own_group(command: &mut Command) {
 
 /// Asks what still runs to end, and ends what does not.
 fn end(running: &mut [Running], ended: &mut impl FnMut(usize, Ended)) {
-    for kill in [false, true] {
+    end_with(running, ended, &[false, true]);
+}
+
+/// Ends what still runs, by asking (`false`) or not.
+fn end_with(running: &mut [Running], ended: &mut impl FnMut(usize, Ended), kills: &[bool]) {
+    for &kill in kills {
         for process in running.iter_mut().filter(|process| process.ended.is_none()) {
             signal(&mut process.child, kill);
         }

@@ -10,7 +10,7 @@ use args::{BackendName, BenchArgs, CollectivesArgs, ExperimentArgs, OverlapArgs,
 use clap::error::ErrorKind;
 use commtrace_bench::record::Experiment;
 use commtrace_bench::{
-    Backend, Collective, Launched, Plan, Program, Session, has_product, no_gpu, payloads, table,
+    Backend, Collective, Launched, Plan, Program, Session, has_product, no_gpu, payloads, table, told_to_end,
 };
 use commtrace_collectives::DType;
 use std::env;
@@ -50,6 +50,10 @@ fn experiment(workload: &WorkloadArgs, launched: Option<Launched>, plans: &[Plan
     }
     let mut failed = false;
     for plan in plans {
+        if told_to_end() {
+            failed = true;
+            break;
+        }
         if speaks {
             message(&format!(
                 "commtrace: {} {} {}: {} ranks, at most {} s",
