@@ -2,11 +2,12 @@
 """What the harness of `commtrace bench collectives --backend mpi` adds to a plain loop in C.
 
     cargo build --release -p commtrace-cli --features mpi
-    scripts/bench_beside_c.py [--turns N] [--repeats N] [--ranks N] [COMMTRACE]    # default: target/release/commtrace
+    scripts/bench_beside_c.py [--collectives LIST] [--turns N] [--repeats N] [--ranks N] [COMMTRACE]
 
 Runs collectives/benches/mpi_collectives.c and `commtrace bench collectives` in turns, at the default payloads of
 float32, and prints for each collective and payload the medians of both, over the repeats, of the slowest rank's time:
-that of the best job of each, and the median over the turns of their ratio.
+that of the best job of each, and the median over the turns of their ratio. A job finds its memory where the kernel puts
+it, which moves its figures by several percent, so that few turns tell little.
 """
 
 import argparse
@@ -35,7 +36,11 @@ def c_job(program, arguments):
 def our_job(arguments, folder, label):
     """The same of the command; all_gather, whose size is the larger buffer, with a part of the payload."""
     medians = {}
-    for collectives, divide in [("all_reduce,reduce_scatter,broadcast,all_to_all", 1), ("all_gather", arguments.ranks)]:
+    wanted = arguments.collectives.split(",")
+    others = ",".join(name for name in wanted if name != "all_gather")
+    for collectives, divide in [(others, 1), ("all_gather" if "all_gather" in wanted else "", arguments.ranks)]:
+        if not collectives:
+            continue
         payloads = ",".join(str(payload // divide) for payload in PAYLOADS)
         command = [arguments.commtrace, "bench", "collectives", "--backend", "mpi", "--collectives", collectives]
         command += ["--payload-elements", payloads, "--ranks", str(arguments.ranks)]
@@ -52,8 +57,9 @@ def our_job(arguments, folder, label):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("commtrace", nargs="?", default=str(ROOT / "target/release/commtrace"))
-    parser.add_argument("--turns", type=int, default=9)
-    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--collectives", default="all_reduce", metavar="LIST")
+    parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--repeats", type=int, default=100)
     parser.add_argument("--ranks", type=int, default=2)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -117,6 +117,9 @@ impl<'c, C: Communicator, T: Number> Call<'c, C, T> {
             let part = self.payload / self.comm.size().max(1);
             self.comm.write(&Pattern::unwritten::<T>(part), middle)?;
         }
+        if self.collective == Collective::Broadcast && self.rank() == 0 {
+            return self.comm.write(&input, &mut self.recv);
+        }
         let result = self.result_len();
         self.comm.write(&Pattern::unwritten::<T>(result), &mut self.recv)
     }
@@ -142,7 +145,8 @@ impl<'c, C: Communicator, T: Number> Call<'c, C, T> {
             (Collective::ReduceScatterAllGather, None) => Ok(()),
             (Collective::AllGather, _) => comm.all_gather(send, recv),
             (Collective::ReduceScatter, _) => comm.reduce_scatter(send, recv, &sum),
-            (Collective::Broadcast, _) => comm.broadcast((comm.rank() == 0).then_some(&**send), recv, 0),
+            // In place: a copy within the root is no communication.
+            (Collective::Broadcast, _) => comm.broadcast_in_place(recv, 0),
             (Collective::AllToAll, _) => comm.all_to_all(send, recv),
         }
     }

@@ -109,8 +109,16 @@ fn launch(options: &Options) {
         REPEATS.0
     );
     let Some((first, _)) = turns.first() else { return };
-    for (index, (name, _)) in first.iter().enumerate() {
-        let medians = |of: fn(&Turn) -> &Vec<(String, f64)>| turns.iter().map(move |turn| of(turn)[index].1);
+    for (name, _) in first {
+        let medians = |of: fn(&Turn) -> &Vec<(String, f64)>| {
+            turns
+                .iter()
+                .filter_map(move |turn| of(turn).iter().find(|(one, _)| one == name).map(|(_, us)| *us))
+        };
+        // The loop in C takes no `--collective`.
+        if medians(|turn| &turn.1).next().is_none() {
+            continue;
+        }
         let (plain, ours) = (medians(|turn| &turn.0), medians(|turn| &turn.1));
         let ratios = plain.clone().zip(ours.clone()).map(|(plain, ours)| ours / plain).collect();
         let (plain, ours) = (plain.fold(f64::INFINITY, f64::min), ours.fold(f64::INFINITY, f64::min));
