@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static TOLD: AtomicBool = AtomicBool::new(false);
 
-/// Whether it was told so, since [`listen`].
+/// Whether it was told so. Always `false` in a process that is not a rank of a launcher's job.
 pub fn told_to_end() -> bool {
     TOLD.load(Ordering::Relaxed)
 }
